@@ -1,0 +1,35 @@
+# The two commands of the README are `make run` and `make test`; both set up .venv by themselves.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: run test install install-test clean
+
+run: install
+	$(BIN)/tta-bench run benchmark.yaml
+	$(BIN)/tta-bench table
+
+test: install-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+install: $(VENV)/installed
+install-test: $(VENV)/installed-test
+
+# Stamps: an unchanged pyproject.toml is not installed again.
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+
+$(VENV)/installed: $(VENV)/bin/python pyproject.toml
+	$(BIN)/pip install --quiet --editable .
+	touch $@
+
+$(VENV)/installed-test: $(VENV)/bin/python pyproject.toml
+	$(BIN)/pip install --quiet --editable ".[test]"
+	touch $@ $(VENV)/installed
+
+clean:
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,106 @@
+"""BN-Adapt: batch-norm statistics of the test stream (Nado et al., 2020; Schneider et al., 2020)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tta_bench.api import Method, Model, Source
+
+
+class StreamNorm(nn.Module):
+    """A BatchNorm2d whose statistics blend the stored ones with those of the batch at hand.
+
+    The batch variance that is blended is the unbiased one, as PyTorch's running update has it; the
+    `test` variant does not come here and uses the biased one, as PyTorch's training mode does.
+    """
+
+    def __init__(self, norm: nn.BatchNorm2d, method: BnAdapt) -> None:
+        super().__init__()
+        self.norm, self.method = norm, method
+        self.source = torch.stack([norm.running_mean, norm.running_var])
+        self.reset()
+
+    def reset(self) -> None:
+        self.running, self.batches = self.source.clone(), 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        variance, mean = torch.var_mean(x, (0, 2, 3))
+        batch = torch.stack([mean, variance])
+        self.batches += 1
+        used = self.method.blend(self.source, self.running, batch, len(x), self.batches)
+        if self.method.memory == "stream":
+            self.running = used
+        norm = self.norm
+        return F.batch_norm(x, used[0], used[1], norm.weight, norm.bias, eps=norm.eps)
+
+
+@dataclass
+class BnAdapt(Method):
+    """Replace or blend BatchNorm statistics with the stream's; parameters stay as they are.
+
+    test: the batch alone · alpha: (1-α)·source + α·batch · prior: alpha with α = n/(n+N)
+    cumulative: equal-weight average of all batches so far · ema: running ← (1-α)·running + α·batch
+    """
+
+    variant: Literal["test", "alpha", "prior", "cumulative", "ema"] = "test"
+    alpha: float = 0.1
+    prior: float = 16
+
+    summary = "batch-norm statistics from the stream"
+    needs = "BatchNorm2d"
+
+    @property
+    def memory(self) -> Literal["batch", "stream"]:  # type: ignore[override]
+        return "stream" if self.variant in ("cumulative", "ema") else "batch"
+
+    @property
+    def consumes(self) -> Literal["images", "features"]:  # type: ignore[override]
+        return "features" if self.variant == "test" else "images"
+
+    def batch_statistics(self, model: Model) -> bool:
+        return True
+
+    def unsupported(self, model: Model) -> str | None:
+        if not model.batch_norms():
+            return f"needs BatchNorm2d layers, and {model.name} has none"
+        return None
+
+    def setup(self, model: Model, source: Source) -> None:
+        self.model = model
+        self.layers: list[StreamNorm] = []
+        if self.variant == "test":  # the features already come from the batch's own statistics
+            return
+        for name, module in list(model.net.named_modules()):
+            if isinstance(module, nn.BatchNorm2d):
+                self.layers.append(StreamNorm(module, self))
+                model.net.set_submodule(name, self.layers[-1])
+
+    def blend(
+        self, source: Tensor, running: Tensor, batch: Tensor, images: int, batches: int
+    ) -> Tensor:
+        """The statistics a layer uses for this batch."""
+        if self.variant == "cumulative":
+            return running.lerp(batch, 1 / batches)
+        if self.variant == "ema":
+            return running.lerp(batch, self.alpha)
+        alpha = images / (images + self.prior) if self.variant == "prior" else self.alpha
+        return source.lerp(batch, alpha)
+
+    def step(self, x: Tensor) -> Tensor:
+        return self.model.head(x) if self.variant == "test" else self.model(x)
+
+    def reset(self) -> None:
+        for layer in self.layers:
+            layer.reset()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"layers": [(layer.running, layer.batches) for layer in self.layers]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for layer, (running, batches) in zip(self.layers, state["layers"], strict=True):
+            layer.running, layer.batches = running, batches

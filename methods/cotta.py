@@ -1,0 +1,115 @@
+"""CoTTA: continual adaptation to an averaged teacher, with stochastic restoration (Wang et al., 2022)."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from tta_bench_methods.gradient import GradientMethod, derived_seed
+from tta_bench_methods.jitter import jitter
+
+from tta_bench.api import Model, Source, Target
+
+
+@dataclass
+class CoTTA(GradientMethod):
+    """A student learns all weights from its own running average, the teacher, which predicts; a few
+    of the student's weights go back to the source at every step.
+
+    official: views are augmented as images in [0, 1].
+    foa: as in FOA's repository: normalised images are cut to [0, 1] and augmented.
+    """
+
+    variant: Literal["official", "foa"] = "official"
+    lr: float = 0.005
+    momentum: float = 0.9
+    nesterov: bool = False
+    teacher_momentum: float = 0.999
+    restore: float = 0.001  # probability that a weight goes back to the source
+    augment_below: float = 0.1  # anchor confidence under which the teacher averages over views
+    views: int = 32
+    seed: int = 2020
+
+    summary = "student of an averaged teacher, with restoration"
+    cost = "3–35/1"
+    needs = "gradients"
+    remembers = ("batches",)
+
+    @classmethod
+    def presets(cls, target: Target) -> dict[str, Any]:
+        return {"lr": 0.01, "nesterov": True} if target.family == "resnet" else {}
+
+    def trainable(self, model: Model) -> list[nn.Parameter]:
+        """All weights and biases: neither class token nor positions, as published."""
+        names = ("weight", "bias")
+        return [p for name, p in model.named_parameters() if name.split(".")[-1] in names]
+
+    def prepare_(self, model: Model, source: Source) -> None:
+        super().prepare_(model, source)
+        self.batches = 0
+        self.teacher, self.anchor = frozen_copy(model), frozen_copy(model)
+
+    def setup(self, model: Model, source: Source) -> None:
+        super().setup(model, source)
+        # The anchor never moves, so it also is what both others go back to: three copies, not five.
+        origin = [p.detach() for p in self.trainable(self.anchor)]
+        self.initial["tensors"] = origin + origin
+
+    def tensors(self) -> list[Tensor]:
+        return super().tensors() + [p.detach() for p in self.trainable(self.teacher)]
+
+    def adapt(self, x: Tensor) -> Tensor:
+        self.batches += 1
+        student = self.model(x)
+        target = self.teach(x)
+        if self.descend(symmetric_cross_entropy(student, target)):
+            self.follow_()
+            self.restore_some_()
+        return target
+
+    @torch.no_grad()
+    def teach(self, x: Tensor) -> Tensor:
+        """The teacher's logits, averaged over views where the anchor is unsure of the batch."""
+        unsure = self.anchor(x).softmax(1).amax(1).mean() < self.augment_below
+        plain = self.teacher(x)  # passed even if views replace it, as published
+        if unsure:
+            return torch.stack([self.teacher(self.view(x, i)) for i in range(self.views)]).mean(0)
+        return plain
+
+    def view(self, x: Tensor, index: int) -> Tensor:
+        """One augmentation of the batch."""
+        seed = derived_seed(self.seed, self.batches, index)
+        if self.variant == "official":
+            return jitter(x, seed)
+        return jitter(self.model.normalise(x), seed) * self.model.std + self.model.mean
+
+    @torch.no_grad()
+    def follow_(self) -> None:
+        """teacher ← α·teacher + (1−α)·student."""
+        for mine, student in zip(self.trainable(self.teacher), self.parameters, strict=True):
+            mine.lerp_(student, 1 - self.teacher_momentum)
+
+    @torch.no_grad()
+    def restore_some_(self) -> None:
+        """Put each of the student's weights back to the source with probability `restore`."""
+        rng = torch.Generator().manual_seed(derived_seed(self.seed, self.batches))
+        for student, source in zip(self.parameters, self.trainable(self.anchor), strict=True):
+            back = torch.rand(student.shape, generator=rng).to(student.device) < self.restore
+            student.copy_(torch.where(back, source, student))
+
+
+def frozen_copy(model: Model) -> Model:
+    """A model like this one that does not learn; its passes count as this one's."""
+    twin = copy.deepcopy(model).requires_grad_(False)
+    twin.passes = model.passes
+    return twin
+
+
+def symmetric_cross_entropy(student: Tensor, teacher: Tensor) -> Tensor:
+    """Mean of ½·CE(teacher, student) + ½·CE(student, teacher)."""
+    forth = (teacher.softmax(1) * student.log_softmax(1)).sum(1)
+    back = (student.softmax(1) * teacher.log_softmax(1)).sum(1)
+    return -(forth + back).mean() / 2

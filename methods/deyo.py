@@ -1,0 +1,93 @@
+"""DeYO: entropy minimisation on samples that need their shapes to be recognised (Lee et al., 2024)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from tta_bench_methods.gradient import EarlyNormMethod, derived_seed, entropy, mean_over
+
+from tta_bench.api import Model, Source, Target
+
+
+@dataclass
+class DeYO(EarlyNormMethod):
+    """Descend the weighted entropy of samples that are confident and lose their label's probability
+    (PLPD) when the image's tiles are shuffled; predicts with the parameters before the step."""
+
+    lr: float = 1e-3  # for 64 images; see lr_for_batch
+    momentum: float = 0.9
+    margin: float = 0.5  # samples above this entropy, in units of ln C, are left out
+    weight_margin: float = 0.4  # the entropy, in units of ln C, at which a sample weighs one
+    plpd_above: float = 0.2  # τ
+    tiles: int = 4  # along each side
+    reweight: bool = True
+    seed: int = 2020
+
+    summary = "entropy descent on samples that rely on shape"
+    cost = "≤2/≤1"
+    remembers = (*EarlyNormMethod.remembers, "batches")
+
+    @classmethod
+    def presets(cls, target: Target) -> dict[str, Any]:
+        return {"lr": 2.5e-4, "plpd_above": 0.3} if target.family == "resnet" else {}
+
+    def setup(self, model: Model, source: Source) -> None:
+        self.batches = 0
+        self.log_classes = math.log(model.num_classes)
+        super().setup(model, source)
+
+    def adapt(self, x: Tensor) -> Tensor:
+        self.batches += 1
+        logits = self.model(x)
+        if self.finite(logits):
+            self.learn(x, logits)
+        return logits
+
+    def learn(self, x: Tensor, logits: Tensor) -> None:
+        """Step on the samples that pass both filters; without any, do not."""
+        h = entropy(logits)
+        sure = h < self.margin * self.log_classes
+        if not sure.any():
+            return
+        h, drop = h[sure], self.probability_drop(x[sure], logits[sure].detach())
+        kept = drop > self.plpd_above
+        if self.finite(drop) and kept.any():
+            self.descend(mean_over(self.sample_weight(h.detach(), drop) * h, kept))
+
+    @torch.no_grad()
+    def probability_drop(self, x: Tensor, logits: Tensor) -> Tensor:
+        """PLPD: how much probability the predicted label loses when tiles are shuffled."""
+        rng = torch.Generator().manual_seed(derived_seed(self.seed, self.batches))
+        shuffled = self.model(shuffle_tiles(x, self.tiles, rng))
+        label = logits.argmax(1, keepdim=True)
+        return (logits.softmax(1) - shuffled.softmax(1)).gather(1, label).squeeze(1)
+
+    def sample_weight(self, h: Tensor, drop: Tensor) -> Tensor:
+        """exp(E0 − H) + exp(PLPD)."""
+        if not self.reweight:
+            return torch.ones_like(h)
+        return torch.exp(self.weight_margin * self.log_classes - h) + torch.exp(drop)
+
+
+def shuffle_tiles(x: Tensor, tiles: int, rng: torch.Generator) -> Tensor:
+    """Images cut into tiles × tiles, each image's tiles in a random order of its own."""
+    n, c, height, width = x.shape
+    h, w = height // tiles, width // tiles
+    fitting = resize(x, h * tiles, w * tiles)
+    cut = fitting.view(n, c, tiles, h, tiles, w).permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
+    order = torch.rand(n, tiles * tiles, generator=rng).argsort(1).to(x.device)
+    cut = cut[torch.arange(n, device=x.device)[:, None], order]
+    rows = cut.unflatten(1, (tiles, tiles)).permute(0, 3, 1, 4, 2, 5)
+    return resize(rows.reshape(n, c, h * tiles, w * tiles), height, width)
+
+
+def resize(x: Tensor, height: int, width: int) -> Tensor:
+    """Images at another size; the same images at their own."""
+    if x.shape[2:] == (height, width):
+        return x
+    return F.interpolate(x, (height, width), mode="bilinear", antialias=True)

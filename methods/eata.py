@@ -1,0 +1,101 @@
+"""EATA and ETA: efficient, anti-forgetting entropy minimisation (Niu et al., 2022)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from tta_bench_methods.gradient import GradientMethod, entropy, learning, mean_over
+
+from tta_bench.api import Model, Source, Target
+
+
+@dataclass
+class Eta(GradientMethod):
+    """Descend the weighted entropy of samples that are confident and unlike those learnt from."""
+
+    lr: float = 1e-3
+    momentum: float = 0.9
+    margin: float = 0.4  # E0 in units of ln C
+    redundancy: float = 0.05  # ε: a sample whose prediction is at least so close to q is redundant
+
+    summary = "entropy descent on confident, non-redundant samples"
+    cost = "1/≤1"
+    remembers = ("mean_probability",)
+
+    @classmethod
+    def presets(cls, target: Target) -> dict[str, Any]:
+        return {"lr": 2.5e-4} if target.family == "resnet" else {}
+
+    def setup(self, model: Model, source: Source) -> None:
+        self.mean_probability: Tensor | None = None  # q
+        self.threshold = self.margin * math.log(model.num_classes)
+        super().setup(model, source)
+
+    def adapt(self, x: Tensor) -> Tensor:
+        logits = self.model(x)
+        if self.finite(logits):
+            self.learn(logits)
+        return logits
+
+    def learn(self, logits: Tensor) -> None:
+        """Step on the kept samples, and move q towards them; without any, do neither."""
+        p, h = logits.detach().softmax(1), entropy(logits)
+        kept = (h < self.threshold) & self.novel(p)
+        if not kept.any():
+            return
+        loss = mean_over(sample_weight(h.detach(), self.threshold) * h, kept) + self.penalty()
+        if self.descend(loss):
+            batch, q = mean_over(p, kept), self.mean_probability
+            self.mean_probability = batch if q is None else 0.9 * q + 0.1 * batch
+
+    def novel(self, p: Tensor) -> Tensor:
+        """Which predictions are far enough from the average of those learnt from."""
+        if self.mean_probability is None:
+            return torch.ones(len(p), dtype=torch.bool, device=p.device)
+        return F.cosine_similarity(self.mean_probability[None], p).abs() < self.redundancy
+
+    def penalty(self) -> Tensor | float:
+        """The price of moving away from the source parameters: none in ETA."""
+        return 0.0
+
+
+@dataclass
+class Eata(Eta):
+    """ETA, held near the source parameters in proportion to their Fisher information."""
+
+    fisher_weight: float = 2000.0  # β
+    fisher_images: int = 2000
+
+    summary = "ETA with a Fisher penalty against forgetting"
+    needs = "gradients, norm layers, clean images"
+
+    @learning()
+    def setup(self, model: Model, source: Source) -> None:
+        super().setup(model, source)
+        self.fisher = [torch.zeros_like(p) for p in self.parameters]
+        batches = list(Source(source.images[: self.fisher_images], source.batch_size).batches())
+        for x in batches:
+            self._add_fisher(x, len(batches))
+
+    def _add_fisher(self, x: Tensor, batches: int) -> None:
+        """Squared gradient of a batch's mean loss, as published: not the mean of squared gradients."""
+        logits = self.model(x)
+        loss = F.cross_entropy(logits, logits.detach().argmax(1))
+        gradients = torch.autograd.grad(loss, self.parameters)
+        for total, gradient in zip(self.fisher, gradients, strict=True):
+            total.add_(gradient.square() / batches)
+
+    def penalty(self) -> Tensor:
+        """β·Σ F_j (θ_j − θ_j⁰)²."""
+        terms = zip(self.fisher, self.parameters, self.initial["tensors"], strict=True)
+        return self.fisher_weight * torch.stack([f @ (p - p0).square() for f, p, p0 in terms]).sum()
+
+
+def sample_weight(h: Tensor, threshold: float) -> Tensor:
+    """exp(E0 − H): one at the threshold, more for more certain samples."""
+    return torch.exp(threshold - h)

@@ -1,0 +1,182 @@
+"""FOA: prompts found by CMA-ES, and activation shifting (Niu et al., ICML 2024)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from tta_bench_methods.alignment import (
+    ActivationShift,
+    SourceStatistics,
+    objective,
+    shift_target,
+    shifted,
+)
+from tta_bench_methods.cma_search import CmaSearch
+
+from tta_bench.api import Method, Model, Source, Target
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One candidate prompt on one batch."""
+
+    fitness: float
+    logits: Tensor
+    feature_mean: Tensor
+
+
+@dataclass
+class Foa(Method):
+    """Try K prompts on every batch, predict with the best, and let CMA-ES learn from all of them.
+
+    K = 2 tries a population of two; any other K tries K − 1 points and the best prompt so far.
+    A batch of one has no standard deviation: it is predicted with the best prompt, and not learnt from.
+
+    `interval` I > 0 is FOA-I for batches smaller than I: images are predicted when they arrive, with
+    the best prompt so far, and kept until there are I of them to learn from (the paper's V2). FOA-I
+    with predictions put off until then is FOA with a batch size of I: set that in the stream.
+
+    `as_released` differs on feature maps only: the shift's target is the last number of the source
+    mean, and the source statistics are taken with the initial random prompt in place.
+    """
+
+    variant: Literal["corrected", "as_released"] = "corrected"
+    k: int = 28  # forward passes a batch
+    prompts: int = 3  # tokens; feature maps get one 7×7 kernel over the pixels. 0: shifting alone
+    sigma: float = 1.0  # initial step size of the search
+    lam: float = 0.4  # λ, weight of the feature alignment
+    fitness: Literal["sum", "mean"] = "sum"  # mean: as released for residual networks
+    interval: int = 0
+    seed: int = 2020
+
+    family = "forward-only"
+    summary = "prompts by evolution strategy, features moved back to the source mean"
+    cost = "28/0"
+    needs = "prompts, clean images"
+
+    def __post_init__(self) -> None:
+        if self.k < 2:
+            raise ValueError("k must be at least 2: an evolution strategy compares points.")
+        if self.prompts < 0 or self.interval < 0 or self.interval == 1:
+            raise ValueError("prompts and interval must not be negative, nor interval 1.")
+        self.cost = f"{self.k + bool(self.interval)}/0"  # type: ignore[misc]
+
+    @classmethod
+    def presets(cls, target: Target) -> dict[str, Any]:
+        return {"fitness": "mean"} if target.family == "resnet" else {}
+
+    def setup(self, model: Model, source: Source) -> None:
+        self.model = model
+        model.use_batch_statistics()
+        released = self.variant == "as_released" and not model.tokens
+        prompt = self._initial_prompt().to(source.images.device) if released else None
+        self.source_statistics = SourceStatistics(*source.layer_statistics(model, prompt))
+        self.target = shift_target(self.source_statistics, broadcast_scalar=released)
+        self.reset()
+
+    def reset(self) -> None:
+        """Start over from the same random prompt; the search starts at zero, or on pixels at it."""
+        prompt = self._initial_prompt()
+        self.prompt_shape = prompt.shape
+        self.incumbent = prompt.double().flatten().cpu().numpy()
+        self.shift = ActivationShift(self.target)
+        self.waiting: list[Tensor] = []
+        self.search: CmaSearch | None = None
+        if self.incumbent.size:
+            start = np.zeros_like(self.incumbent) if self.model.tokens else self.incumbent
+            self.search = CmaSearch(start, self.sigma, max(2, self.k - 1), self.seed)
+
+    @torch.no_grad()
+    def step(self, x: Tensor) -> Tensor:
+        if self.interval:
+            return self._predict_then_collect(x)
+        if len(x) == 1:
+            return self._predict(x)
+        return self._generation(x)
+
+    def _generation(self, x: Tensor) -> Tensor:
+        """One iteration of the search over a batch; the logits of its best prompt."""
+        offset = self.shift.offset()
+        points = self._candidates()
+        trials = [self._try(x, point, offset) for point in points]
+        best = min(range(len(trials)), key=lambda i: _sortable(trials[i].fitness))
+        if all(math.isfinite(trial.fitness) for trial in trials):
+            self._learn_(points, trials, best)
+        else:
+            self.skipped_updates += 1
+            if self.search is not None:
+                self.search.withdraw()
+        return trials[best].logits
+
+    def _learn_(self, points: list[np.ndarray], trials: list[Trial], best: int) -> None:
+        """Keep the best prompt, tell the search of all, and take all into the history."""
+        self.incumbent = points[best].copy()
+        if self.search is not None:
+            self.search.tell(points, [trial.fitness for trial in trials])
+        self.shift.update_(torch.stack([trial.feature_mean for trial in trials]).mean(0))
+
+    def _candidates(self) -> list[np.ndarray]:
+        """The points of this batch; without prompts there is only the empty one."""
+        incumbent = self.incumbent.copy()  # pycma clips the points it is told in place
+        if self.search is None:
+            return [incumbent]
+        points = self.search.ask()
+        return points if self.k == 2 else [*points, incumbent]
+
+    def _try(self, x: Tensor, point: np.ndarray, offset: Tensor | None) -> Trial:
+        """Fitness from the unshifted logits, prediction from the shifted ones."""
+        layers, z = self._pass(x, point)
+        logits = self.model.head(z)
+        gaps = self.source_statistics.gaps(layers)
+        fitness = objective(logits, gaps, self.lam, self.fitness).item()
+        output = logits if offset is None else self.model.head(shifted(z, offset))
+        return Trial(fitness, output, z.mean(0))
+
+    def _pass(self, x: Tensor, point: np.ndarray) -> tuple[list[Tensor], Tensor]:
+        """Layer features and z under a prompt."""
+        prompt = torch.from_numpy(point).to(x).view(self.prompt_shape)
+        return self.model.continue_from(self.model.enter(self.model.stem(x, prompt)))
+
+    def _predict(self, x: Tensor) -> Tensor:
+        """Logits under the best prompt so far, shifted; nothing is learnt."""
+        _, z = self._pass(x, self.incumbent)
+        return self.model.head(shifted(z, self.shift.offset()))
+
+    def _predict_then_collect(self, x: Tensor) -> Tensor:
+        output = self._predict(x)
+        self.waiting = [*self.waiting, x]
+        images = torch.cat(self.waiting)
+        if len(images) >= self.interval:
+            self.waiting = []
+            self._generation(images)
+        return output
+
+    def _initial_prompt(self) -> Tensor:
+        rng = torch.Generator().manual_seed(self.seed)
+        return self.model.new_prompt(self.prompts, rng)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "incumbent": torch.from_numpy(self.incumbent.copy()),
+            "mean": self.shift.mean,
+            "waiting": self.waiting,
+            "search": None if self.search is None else self.search.state_dict(),
+            "skipped_updates": self.skipped_updates,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.incumbent = state["incumbent"].cpu().numpy().copy()
+        self.shift.mean, self.waiting = state["mean"], list(state["waiting"])
+        self.skipped_updates = state["skipped_updates"]
+        if self.search is not None:
+            self.search.load_state_dict(state["search"])
+
+
+def _sortable(fitness: float) -> float:
+    """A fitness by which a candidate that is not finite never wins."""
+    return fitness if math.isfinite(fitness) else math.inf

@@ -1,0 +1,74 @@
+"""LAME: Laplacian adjusted maximum-likelihood estimation (Boudiaf et al., 2022)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tta_bench.api import Method
+
+MAX_ITERATIONS = 100
+TOLERANCE = 1e-8
+
+
+@dataclass
+class Lame(Method):
+    """Let neighbours in feature space agree on their labels; the model stays as it is."""
+
+    affinity: Literal["knn", "rbf", "linear"] = "knn"
+    k: int = 5
+    symmetric: bool = True
+
+    consumes = "features"
+    memory = "batch"
+    outputs = "probabilities"
+    summary = "predictions smoothed over feature neighbours"
+    needs = "features"
+
+    def step(self, z: Tensor) -> Tensor:
+        p = self.model.head(z).softmax(1)
+        if len(z) == 1:  # no neighbours: the rbf bandwidth would be 0/0
+            return p
+        return laplacian_optimization(-torch.log(p + 1e-10), self.affinity_matrix(z))
+
+    def affinity_matrix(self, z: Tensor) -> Tensor:
+        """A [B, B] between the normalised features."""
+        z = F.normalize(z, dim=1)
+        if self.affinity == "linear":
+            a = z @ z.T
+        else:
+            distance = torch.cdist(z, z, compute_mode="donot_use_mm_for_euclid_dist")
+            a = self._knn(distance) if self.affinity == "knn" else self._rbf(distance)
+        return (a + a.T) / 2 if self.symmetric else a
+
+    def _knn(self, distance: Tensor) -> Tensor:
+        # Self is left out by index: a duplicate image may well be the nearest of all.
+        distance = distance.clone().fill_diagonal_(torch.inf)
+        nearest = distance.topk(min(self.k, len(distance) - 1), largest=False).indices
+        return torch.zeros_like(distance).scatter_(1, nearest, 1.0)
+
+    def _rbf(self, distance: Tensor) -> Tensor:
+        kth = distance.topk(min(self.k, len(distance)), largest=False).values[:, -1]
+        sigma = kth.mean().clamp_min(torch.finfo(distance.dtype).tiny ** 0.5)
+        return torch.exp(-(distance**2) / (2 * sigma**2))
+
+    def reset(self) -> None:
+        pass
+
+
+def laplacian_optimization(unary: Tensor, affinity: Tensor) -> Tensor:
+    """Fixed point of Y = softmax(-u + A·Y) by concave-convex steps; rows sum to one."""
+    y = (-unary).softmax(1)
+    previous = torch.inf
+    for iteration in range(MAX_ITERATIONS):
+        pairwise = affinity @ y
+        y = (pairwise - unary).softmax(1)
+        energy = (unary * y - pairwise * y + y * y.clamp_min(1e-20).log()).sum().item()
+        if iteration > 1 and abs(energy - previous) <= TOLERANCE * abs(previous):
+            break
+        previous = energy
+    return y

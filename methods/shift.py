@@ -1,0 +1,43 @@
+"""Activation shifting, FOA's back-to-source half on its own (Niu et al., 2024)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from tta_bench.api import Method, Model, Source
+
+
+@dataclass
+class Shift(Method):
+    """Move features by the difference of the source mean and a running mean of the stream."""
+
+    momentum: float = 0.1  # weight of the new batch in the running mean
+    strength: float = 1.0  # γ of the paper
+
+    consumes = "features"
+    memory = "stream"
+    summary = "features moved back to the source mean"
+    needs = "clean images"
+
+    def setup(self, model: Model, source: Source) -> None:
+        self.model = model
+        self.source_mean = source.feature_mean(model)
+        self.reset()
+
+    def step(self, z: Tensor) -> Tensor:
+        shifted = z if self.mean is None else z + self.strength * (self.source_mean - self.mean)
+        batch = z.mean(0)
+        self.mean = batch if self.mean is None else self.mean.lerp(batch, self.momentum)
+        return self.model.head(shifted)
+
+    def reset(self) -> None:
+        self.mean: Tensor | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"mean": self.mean}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.mean = state["mean"]

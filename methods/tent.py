@@ -1,0 +1,31 @@
+"""TENT: entropy minimisation over normalisation parameters (Wang et al., 2021)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+from tta_bench_methods.gradient import GradientMethod, entropy
+
+from tta_bench.api import Target
+
+
+@dataclass
+class Tent(GradientMethod):
+    """One gradient step a batch on the mean entropy; predicts with the parameters before it."""
+
+    lr: float = 1e-3
+    momentum: float = 0.9
+    nesterov: bool = False
+
+    summary = "entropy descent on norm layers"
+
+    @classmethod
+    def presets(cls, target: Target) -> dict[str, Any]:
+        return {"lr": 2.5e-4} if target.family == "resnet" else {}
+
+    def adapt(self, x: Tensor) -> Tensor:
+        logits = self.model(x)
+        self.descend(entropy(logits).mean())
+        return logits

@@ -1,0 +1,221 @@
+"""ZOA: continual zeroth-order adaptation of quantised networks (Deng et al., ACM MM 2025)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from tta_bench_methods.alignment import (
+    ActivationShift,
+    SourceStatistics,
+    objective,
+    shift_target,
+    shifted,
+)
+from tta_bench_methods.zoa.bank import AlphaInit, Bank, BankOptions, Policy
+from tta_bench_methods.zoa.estimator import AdamW, Distribution, draw, slope
+from tta_bench_methods.zoa.presets import published
+from tta_bench_methods.zoa.selection import FlatParameters, adapted_norms
+from tta_bench_methods.zoa.shift_detection import DomainMonitor
+
+from tta_bench.api import Method, Model, Source, Target
+
+DOMAIN_KEEP = 0.8  # weight of the old domain statistics
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """What 1 + q passes over a batch have in common: everything before the first adapted layer."""
+
+    layers: list[Tensor]  # layer features that no adapted parameter touches
+    hidden: Tensor  # what the first adapted block reads
+
+
+@dataclass
+class Zoa(Method):
+    """Norm parameters θ = θ⁰ + Σ_j α_j Δ_j + ε, with ε and α learnt from 1 + q forward passes.
+
+    Defaults are those of ViT-B W8A8. `released` differs from `corrected` in: a scalar shift target on
+    feature maps; domain statistics updated in every pass; similarities that go stale when a vector is
+    removed; Adam's state cleared every step; the old shift on the first batch of a new domain.
+    """
+
+    variant: Literal["corrected", "released"] = "corrected"
+    lr: float = 5e-4
+    weight_decay: float = 0.4
+    c: float = 0.02  # size of the perturbation of ε
+    q: int = 1  # perturbations a batch
+    distribution: Distribution = "rsu"
+    lam: float = 30.0  # λ, weight of the feature alignment
+    lr_alpha: float = 0.01
+    weight_decay_alpha: float = 0.1
+    c_alpha: float = 0.05
+    temperature: float = 10.0
+    alpha_init: AlphaInit = "derived"
+    residual_limit: float = 0.01  # w_m
+    bank_size: int = 32  # N; 0: no bank, the paper's V1
+    bank_policy: Policy = "similar"
+    store: Literal["on_shift", "every"] = "on_shift"
+    store_every: int = 30  # batches
+    tau: float = 0.1  # threshold of the shift detection
+    min_batch: int | None = None  # smaller batches are not looked at for shifts; None: as the first
+    seed: int = 2020
+
+    family = "forward-only"
+    summary = "zeroth-order steps on norm layers, with a bank of domains"
+    cost = "2/0"
+    needs = "norm layers, clean images"
+
+    def __post_init__(self) -> None:
+        if self.q < 1 or self.store_every < 1 or self.bank_size < 0:
+            raise ValueError("q and store_every must be at least 1, and bank_size at least 0.")
+        if self.c <= 0 or self.c_alpha <= 0:
+            raise ValueError("c and c_alpha must be positive: a difference of losses is divided by them.")
+        self.cost = f"{1 + self.q}/0"  # type: ignore[misc]
+
+    @classmethod
+    def presets(cls, target: Target) -> dict[str, Any]:
+        return published(target)
+
+    def unsupported(self, model: Model) -> str | None:
+        if not adapted_norms(model):
+            return f"needs normalisation layers in the middle blocks, and {model.name} has none"
+        return super().unsupported(model)
+
+    def setup(self, model: Model, source: Source) -> None:
+        self.model = model
+        model.use_batch_statistics()
+        norms = adapted_norms(model)
+        self.start = norms[0].block
+        self.parameters = FlatParameters(norms)
+        self.source_statistics = SourceStatistics(*source.layer_statistics(model))
+        self.reset()
+
+    def reset(self) -> None:
+        released = self.variant == "released"
+        options = BankOptions(
+            self.bank_size,
+            self.bank_policy,
+            self.alpha_init,
+            self.temperature,
+            self.residual_limit,
+            stale_similarity=released,
+        )
+        self.rng = torch.Generator().manual_seed(self.seed)
+        self.bank = Bank(self.parameters.source, self.parameters.layer_sizes, options)
+        self.residual = torch.zeros_like(self.parameters.source)  # ε
+        self.adam = AdamW.fresh(self.bank.logits)
+        keep = DOMAIN_KEEP ** (1 + self.q if released else 1)
+        self.monitor = DomainMonitor(self.tau, keep, self.min_batch)
+        scalar = released and not self.model.tokens
+        self.shift = ActivationShift(shift_target(self.source_statistics, scalar))
+        self.batches = 0
+        self.parameters.write_(self.residual)
+
+    @torch.no_grad()
+    def step(self, x: Tensor) -> Tensor:
+        """Algorithm 1, one batch."""
+        prefix, changed = self._begin(x)
+        offset = self.shift.offset()
+        if changed:
+            self.shift.mean = None
+            offset = offset if self.variant == "released" else None
+        if self.bank_size > 0 and self._store_is_due(changed):
+            self.residual = self.bank.store_(self.residual, self.rng)
+            self.adam = AdamW.fresh(self.bank.logits)
+        loss, z = self._forward(prefix, self.residual, self.bank.logits)
+        output = self.model.head(shifted(z, offset))
+        self._learn_(prefix, loss)
+        self.shift.update_(z.mean(0))
+        self.batches += 1
+        return output
+
+    def _begin(self, x: Tensor) -> tuple[Prefix, bool]:
+        """The shared prefix of all passes, and whether a new domain begins."""
+        embedded = self.model.stem(x)
+        changed = self.monitor.changed(self.model.stem_samples(embedded), len(x))
+        hidden, layers = self.model.enter(embedded), []
+        for index, block in enumerate(self.model.blocks[: self.start]):
+            hidden = block(hidden)
+            # The last of them is read through an adapted norm, so it is left to `_forward`.
+            if index < self.start - 1:
+                layers.append(self.model.probe(index, hidden))
+        return Prefix([z for z in layers if z is not None], hidden), changed
+
+    def _store_is_due(self, changed: bool) -> bool:
+        if self.store == "every":
+            return self.batches > 0 and self.batches % self.store_every == 0
+        return changed
+
+    def _forward(self, prefix: Prefix, residual: Tensor, logits: Tensor) -> tuple[float, Tensor]:
+        """The loss (Eq. 6) and the features of one pass with the given ε and b."""
+        self.parameters.write_(self.bank.combine(logits) + residual)
+        border = self.model.probe(self.start - 1, prefix.hidden)
+        layers, z = self.model.continue_from(prefix.hidden, self.start)
+        layers = [*prefix.layers, *([] if border is None else [border]), *layers]
+        gaps = self.source_statistics.gaps(layers)
+        return objective(self.model.head(z), gaps, self.lam, "mean").item(), z
+
+    def _learn_(self, prefix: Prefix, loss: float) -> None:
+        """Estimate both gradients, then descend; leave all as it is if anything is not finite."""
+        gradients = self._gradients(prefix, loss) if math.isfinite(loss) else None
+        if gradients is None:
+            self.skipped_updates += 1
+        else:
+            self._descend_(*gradients)
+        self.parameters.write_(self.bank.combine() + self.residual)
+
+    def _gradients(self, prefix: Prefix, loss: float) -> tuple[Tensor, Tensor] | None:
+        """ĝ(ε) and ĝ(b), averaged over q joint perturbations of both (Eq. 3 and 5)."""
+        sums = [torch.zeros_like(self.residual), torch.zeros_like(self.bank.logits)]
+        for _ in range(self.q):
+            e, n = self._draw(len(self.residual)), self._draw(len(self.bank.logits))
+            perturbed = self.residual + self.c * e, self.bank.logits + self.c_alpha * n
+            rise = self._forward(prefix, *perturbed)[0] - loss
+            sums[0] += slope(rise, self.c, e, self.distribution)
+            sums[1] += slope(rise, self.c_alpha, n, self.distribution)
+        for_residual, for_logits = (total / self.q for total in sums)
+        finite = for_residual.isfinite().all() and for_logits.isfinite().all()
+        return (for_residual, for_logits) if finite else None
+
+    def _draw(self, count: int) -> Tensor:
+        return draw(count, self.distribution, self.rng).to(self.residual.device)
+
+    def _descend_(self, for_residual: Tensor, for_logits: Tensor) -> None:
+        """SGD on ε; AdamW on b once there is something to weigh."""
+        decayed = for_residual + self.weight_decay * self.residual
+        self.residual = self.residual - self.lr * decayed
+        if len(self.bank) == 0:
+            return
+        if self.variant == "released":  # a first step every time: −lr·sign(ĝ)
+            self.adam = AdamW.fresh(self.bank.logits)
+        self.bank.logits, self.adam = self.adam.step(
+            self.bank.logits, for_logits, self.lr_alpha, self.weight_decay_alpha
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """All state; its tensors are replaced by later steps, never changed in place."""
+        return {
+            "residual": self.residual,
+            "bank": self.bank.state_dict(),
+            "adam": (self.adam.first, self.adam.second, self.adam.steps),
+            "domain": self.monitor.domain,
+            "min_batch": self.monitor.min_batch,
+            "mean": self.shift.mean,
+            "rng": self.rng.get_state(),
+            "batches": self.batches,
+            "skipped_updates": self.skipped_updates,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.residual = state["residual"]
+        self.bank.load_state_dict(state["bank"])
+        self.adam = AdamW(*state["adam"])
+        self.monitor.domain, self.monitor.min_batch = state["domain"], state["min_batch"]
+        self.shift.mean = state["mean"]
+        self.rng.set_state(state["rng"])
+        self.batches, self.skipped_updates = state["batches"], state["skipped_updates"]
+        self.parameters.write_(self.bank.combine() + self.residual)

@@ -1,0 +1,30 @@
+"""ZOA's published settings by family and bits (Appendix D; τ of residual networks as released)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tta_bench.api import Bits, Target
+
+FAMILIES: dict[str, dict[str, float]] = {
+    "vit": {"c": 0.02, "c_alpha": 0.05, "lam": 30.0, "tau": 0.1},
+    "resnet": {"c": 0.01, "c_alpha": 0.05, "lam": 1.0, "tau": 0.2},
+    "vim": {"c": 0.03, "c_alpha": 0.03, "lam": 30.0, "tau": 0.1},
+}
+# (fewest bits it is for, learning rate), best first. FP32 goes with W8A8; bit-widths that the paper
+# has no number for go with the next lower one that it has.
+RATES: dict[str, list[tuple[int, float]]] = {
+    "vit": [(8, 5e-4), (6, 2e-4), (0, 5e-5)],
+    "resnet": [(8, 1e-4), (0, 5e-5)],
+    "vim": [(0, 5e-4)],
+}
+
+
+def published(target: Target) -> dict[str, Any]:
+    """The settings for a target; nothing for families that the paper does not treat."""
+    if target.family not in FAMILIES:
+        return {}
+    bits = Bits.parse(target.bits)
+    fewest = min(bits.weight, bits.activation)
+    lr = next(rate for least, rate in RATES[target.family] if fewest >= least)
+    return {"lr": lr, **FAMILIES[target.family]}

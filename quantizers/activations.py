@@ -1,0 +1,61 @@
+"""Uniform activation quantisers as modules; schemes add their own beside them (twin, AdaLog)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from tta_bench_quantizers.fake import Bound, affine_bounds, fake_quantize, symmetric_bounds
+
+
+class ActivationQuantizer(nn.Module):
+    """Base: a module from tensor to tensor that knows its bits and what it clips."""
+
+    bits: int
+
+    def clipped(self, x: Tensor) -> Tensor:
+        """Which elements of x fall outside the representable range (boolean)."""
+        raise NotImplementedError
+
+    def scales(self) -> Tensor:
+        """All step sizes, flat; for reports."""
+        raise NotImplementedError
+
+    def extra_repr(self) -> str:
+        return f"bits={self.bits}"
+
+
+class UniformActivation(ActivationQuantizer):
+    """Symmetric without, affine with zero points; both broadcast against the tensor."""
+
+    scale: Tensor
+
+    def __init__(self, scale: Tensor, zero: Tensor | None, bits: int) -> None:
+        super().__init__()
+        self.bits = bits
+        self.register_buffer("scale", scale.float())
+        low, high = symmetric_bounds(bits) if zero is None else affine_bounds(zero, bits)
+        self.low, self.high = self._keep("low_bound", low), self._keep("high_bound", high)
+
+    def _keep(self, name: str, bound: Bound) -> float | None:
+        """Numbers stay attributes; tensors become buffers, so that they move with the module."""
+        if not isinstance(bound, Tensor):
+            return bound
+        self.register_buffer(name, bound)
+        return None
+
+    def bounds(self) -> tuple[Bound, Bound]:
+        """Least and greatest code."""
+        if self.low is None or self.high is None:
+            return self.low_bound, self.high_bound  # type: ignore[return-value]
+        return self.low, self.high
+
+    def forward(self, x: Tensor) -> Tensor:
+        return fake_quantize(x, self.scale, *self.bounds())
+
+    def clipped(self, x: Tensor) -> Tensor:
+        low, high = self.bounds()
+        code = torch.div(x, self.scale).round_()
+        return (code < low) | (code > high)
+
+    def scales(self) -> Tensor:
+        return self.scale.flatten()

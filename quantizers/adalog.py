@@ -1,0 +1,125 @@
+"""AdaLog (Wu et al., ECCV 2024): logarithmic quantisers of adaptive base for transformers at 3–4 bits.
+
+Attention maps and GELU outputs get AdaLog quantisers, everything else affine ones; the inputs of qkv
+and fc1 are made quantisable per tensor by reparametrising the norm before them. So the norms' γ and β
+live in new coordinates: statistics and updates must come from the quantised model.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from tta_bench_quantizers.activations import UniformActivation
+from tta_bench_quantizers.adalog_fit import fit_layer, fit_product
+from tta_bench_quantizers.adalog_search import Search
+from tta_bench_quantizers.attention import decompose_attention_
+from tta_bench_quantizers.blockwise import collect
+from tta_bench_quantizers.fake import dequantize
+from tta_bench_quantizers.layers import QuantMatmul, quantized_layer
+from tta_bench_quantizers.logarithmic import AdaLogActivation
+from tta_bench_quantizers.packing import Packing, packed_bytes
+from tta_bench_quantizers.refusals import (
+    refuse_bits,
+    refuse_other_norms,
+    refuse_without_attention,
+)
+from tta_bench_quantizers.reparametrize import norm_before, set_norm_
+from tta_bench_quantizers.sites import named_fields, replace_module, site_fields
+from tta_bench_quantizers.twin import GELU_DEPTH
+from tta_bench_quantizers.vit_sites import Kind, head_count, vit_sites
+
+from tta_bench.api import Bits, Calibration, Model, Progress, Quantizer
+
+BASE_BITS = 8  # q ≤ 137
+
+
+@dataclass
+class AdaLog(Quantizer):
+    """AdaLog; `rows` tokens enter a site's search where the exact Gram form would cost more."""
+
+    summary = "adaptive-base logarithmic softmax and GELU, reparametrised norms; transformers"
+    bits: str = "W4A4"
+    rounds: int = 3
+    rows: int = 256
+
+    def unsupported(self, model: Model) -> str | None:
+        return refuse_bits(self.bits) or refuse_without_attention(model) or refuse_other_norms(model)
+
+    @torch.no_grad()
+    def calibrate(self, model: Model, images: Tensor, progress: Progress) -> Calibration:
+        model = deepcopy(model)
+        decompose_attention_(model.net)
+        sites, calibration, done = vit_sites(model), Calibration(), 0
+        search = Search(Bits.parse(self.bits), self.rounds, self.rows)
+        for group in collect(model, sites, images, rows_per_image=0, loss=None):
+            for site, data in group.items():
+                if sites[site] in ("scores", "values"):
+                    calibration |= named_fields(site, fit_product(search, sites[site], data))
+                else:
+                    calibration |= fit_layer(search, model.net, site, sites[site], data)
+                progress(done := done + 1, len(sites))
+        return calibration
+
+    def apply(self, model: Model, calibration: Calibration) -> None:
+        decompose_attention_(model.net)
+        for site, kind in vit_sites(model).items():
+            old, fields = model.net.get_submodule(site), site_fields(calibration, site)
+            norm = norm_before(site)
+            if norm is not None:
+                set_norm_(model.net.get_submodule(norm), **site_fields(calibration, norm))
+            build = self._product if kind in ("scores", "values") else self._layer
+            replace_module(model.net, site, build(kind, old, fields))
+
+    def _product(self, kind: Kind, old: nn.Module, fields: dict[str, Tensor]) -> nn.Module:
+        bits = Bits.parse(self.bits).activation
+        right = UniformActivation(fields["b_scale"], fields["b_zero"], bits)
+        if kind == "values":
+            return QuantMatmul(AdaLogActivation(torch.tensor(1.0), fields["a_q"], bits), right)
+        return QuantMatmul(UniformActivation(fields["a_scale"], fields["a_zero"], bits), right)
+
+    def _layer(self, kind: Kind, old: nn.Module, fields: dict[str, Tensor]) -> nn.Module:
+        bits = Bits.parse(self.bits)
+        weight = [fields[name] for name in ("codes", "w_scale", "w_zero")]
+        inside: nn.Module | None = None
+        bias = fields.get("bias")
+        if kind == "gelu":
+            inside = AdaLogActivation(fields["a_scale"], fields["a_q"], bits.activation, GELU_DEPTH)
+            bias = _unshifted(old.bias, dequantize(*weight))
+        elif kind != "conv":
+            inside = UniformActivation(fields["a_scale"], fields["a_zero"], bits.activation)
+        return quantized_layer(
+            old,
+            *weight,
+            bits=bits.weight,
+            input=inside,
+            bias=bias,
+            column_scale=fields.get("column_scale"),
+        )
+
+    def packed_bytes(self, model: Model) -> int:
+        bits = Bits.parse(self.bits)
+        sites = {}
+        for site, kind in vit_sites(model).items():
+            if kind in ("scores", "values"):
+                sites[site] = _packed_product(kind, head_count(model, site), bits.activation)
+                continue
+            rows = len(model.net.get_submodule(site).get_parameter("weight"))
+            of_input = {"conv": 0, "gelu": BASE_BITS}.get(kind, bits.activation)
+            zero_bits = rows * bits.weight + of_input
+            sites[site] = Packing(bits.weight, rows + (kind != "conv"), zero_bits)
+        return packed_bytes(model, sites)
+
+
+def _packed_product(kind: Kind, heads: int, bits: int) -> Packing:
+    if kind == "scores":
+        return Packing(scales=2 * heads, zero_bits=2 * heads * bits)
+    return Packing(scales=heads, zero_bits=heads * bits + BASE_BITS)
+
+
+def _unshifted(bias: Tensor | nn.Module | None, weight: Tensor) -> Tensor:
+    """The bias that takes GELU's shift out again: bias − shift·rowsum(Ŵ)."""
+    shift = GELU_DEPTH * weight.sum(1)
+    return bias.detach() - shift if isinstance(bias, Tensor) else -shift

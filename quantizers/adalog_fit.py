@@ -1,0 +1,107 @@
+"""From a site's data to its part of AdaLog's calibration."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from tta_bench_quantizers.adalog_scores import LayerProblem, Product, some, value_score
+from tta_bench_quantizers.adalog_search import (
+    ACTIVATION_FLOOR,
+    AffineInput,
+    InputScheme,
+    Search,
+    ShiftedLogInput,
+    by_head,
+    percentile_range,
+    positive_range,
+    search_layer,
+    search_scores,
+    search_values,
+    search_weight,
+)
+from tta_bench_quantizers.fake import affine, affine_codes
+from tta_bench_quantizers.fpcs import search_affine, zero_points
+from tta_bench_quantizers.observe import SAMPLE
+from tta_bench_quantizers.reparametrize import Reparametrization, norm_before
+from tta_bench_quantizers.site_data import SiteData
+from tta_bench_quantizers.sites import named_fields
+from tta_bench_quantizers.vit_sites import Kind
+
+from tta_bench.api import Calibration
+
+ROWS_PER_IMAGE = 32  # of a product: few images with many rows, as its right operand is whole
+
+
+def fit_product(search: Search, kind: Kind, data: SiteData) -> dict[str, Tensor]:
+    """Fields of q·kᵀ or of attention·v."""
+    product = _thinned(data, search.rows)
+    if kind == "values":
+        q, (b_scale, b_zero) = search_values(search, product)
+        fields = {"a_q": q.squeeze(0).to(torch.int16)}
+    else:
+        (a_scale, a_zero), (b_scale, b_zero) = search_scores(search, product)
+        fields = {"a_scale": by_head(a_scale), "a_zero": by_head(a_zero).to(torch.int16)}
+    return fields | {"b_scale": by_head(b_scale), "b_zero": by_head(b_zero).to(torch.int16)}
+
+
+def fit_layer(search: Search, net: nn.Module, site: str, kind: Kind, data: SiteData) -> Calibration:
+    """Fields of a layer and, if a norm before it is reparametrised, of that norm."""
+    layer = net.get_submodule(site)
+    weight, x = layer.get_parameter("weight").flatten(1), data.a.flatten(0, -2)
+    bias = None if layer.bias is None else layer.get_parameter("bias")
+    calibration, extra = Calibration(), {}
+    norm = norm_before(site)
+    if norm is not None:
+        change = _channelwise(search, x)
+        x, (weight, bias) = change.rows(x), change.layer(weight, bias)
+        extra = {"bias": bias, "column_scale": change.r}
+        calibration |= named_fields(norm, change.norm(net.get_submodule(norm)))
+    target = data.out.flatten(0, -2)
+    problem = LayerProblem(weight, x, target if bias is None else target - bias)
+    return calibration | named_fields(site, _fit(search, kind, problem, layer, data) | extra)
+
+
+def _fit(
+    search: Search, kind: Kind, problem: LayerProblem, layer: nn.Module, data: SiteData
+) -> dict[str, Tensor]:
+    if kind == "conv":
+        w, fields = search_weight(search, _affordable(problem, search.rows)), {}
+    else:
+        w, (scale, other) = search_layer(search, _scheme(search, kind, problem, data), problem)
+        companion = "a_q" if kind == "gelu" else "a_zero"
+        fields = {"a_scale": scale.squeeze(0), companion: other.squeeze(0).to(torch.int16)}
+    weight = problem.weight.view_as(layer.get_parameter("weight"))
+    codes = affine_codes(weight, *w, search.bits.weight)
+    return fields | {"codes": codes, "w_scale": w[0], "w_zero": w[1].to(torch.int16)}
+
+
+def _scheme(search: Search, kind: Kind, problem: LayerProblem, data: SiteData) -> InputScheme:
+    """How this layer's input is quantised, with its range of scales."""
+    x, bits = problem.x.flatten(), search.bits.activation
+    values = x[some(len(x), SAMPLE)]
+    if kind == "gelu":
+        return ShiftedLogInput(positive_range(values, x.max()), bits)
+    low, high = x.min().view(1), x.max().view(1)
+    return AffineInput(percentile_range(values.unsqueeze(1), low, high, bits, ACTIVATION_FLOOR), bits)
+
+
+def _channelwise(search: Search, x: Tensor) -> Reparametrization:
+    """The reparametrisation that per-channel quantisers of x [T, C] ask for."""
+    bits, part = search.bits.activation, x[some(len(x), search.rows)]
+    scales = percentile_range(part, x.amin(0), x.amax(0), bits, ACTIVATION_FLOOR)
+    score = value_score(part, lambda x, s, z: affine(x, s, z, bits))
+    return Reparametrization.of(*search_affine(scales, zero_points(bits, 2**bits), score))
+
+
+def _affordable(problem: LayerProblem, rows: int) -> LayerProblem:
+    """All rows if the Gram form makes them cheap, else a sample."""
+    return problem if problem.weight.shape[1] <= rows else problem.thinned(rows)
+
+
+def _thinned(data: SiteData, rows: int) -> Product:
+    """Some rows of some images."""
+    assert data.b is not None
+    images = some(len(data.a), max(1, rows // ROWS_PER_IMAGE))
+    picks = some(data.a.shape[-2], ROWS_PER_IMAGE)
+    a, out = (t[images][:, :, picks].contiguous() for t in (data.a, data.out))
+    return Product(a, data.b[images].contiguous(), out)

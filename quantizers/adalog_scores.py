@@ -1,0 +1,136 @@
+"""Errors of AdaLog's candidate pairs, in the form the search wants: [P, G] for pairs [P, G]."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+from tta_bench_quantizers.candidates import (
+    CHUNK,
+    input_errors,
+    left_errors,
+    on_left,
+    on_right,
+    right_errors,
+    row_errors,
+)
+from tta_bench_quantizers.fake import affine
+from tta_bench_quantizers.fpcs import Score
+
+Quantise: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]  # x, scale, companion
+
+
+@dataclass(frozen=True)
+class LayerProblem:
+    """A layer as W x: weight [O, C], input rows [T, C], output without bias [T, O]."""
+
+    weight: Tensor
+    x: Tensor
+    target: Tensor
+
+    def thinned(self, rows: int) -> LayerProblem:
+        """A random sample of the rows."""
+        picks = some(len(self.x), rows)
+        return replace(self, x=self.x[picks], target=self.target[picks])
+
+    def narrowed(self, outputs: int) -> LayerProblem:
+        """A random sample of the outputs."""
+        picks = some(len(self.weight), outputs)
+        return replace(self, weight=self.weight[picks], target=self.target[:, picks])
+
+
+@dataclass(frozen=True)
+class Product:
+    """A matrix product: a [B, H, r, d], b [B, H, d, n], target [B, H, r, n]."""
+
+    a: Tensor
+    b: Tensor
+    target: Tensor
+
+
+def some(total: int, count: int) -> Tensor:
+    """Indices of a random sample, always the same one, in order."""
+    if count >= total:
+        return torch.arange(total)
+    rng = torch.Generator().manual_seed(0)
+    return torch.randperm(total, generator=rng)[:count].sort().values
+
+
+def value_score(values: Tensor, quantise: Quantise) -> Score:
+    """Squared error of the values [n, G] themselves."""
+
+    def score(s: Tensor, c: Tensor) -> Tensor:
+        return quantise(values, s.unsqueeze(1), c.unsqueeze(1)).sub_(values).square_().sum(1)
+
+    return _chunked(score, values.numel())
+
+
+def input_score(problem: LayerProblem, quantise: Quantise) -> Score:
+    """Output error of a layer, by its input's quantiser (one granule)."""
+    one = torch.ones(1, 1)
+
+    def score(s: Tensor, c: Tensor) -> Tensor:
+        inputs = quantise(problem.x.unsqueeze(0), s.unsqueeze(2), c.unsqueeze(2))
+        return input_errors(inputs, problem.weight, problem.target, one).unsqueeze(1)
+
+    return _chunked(score, max(problem.x.numel(), problem.target.numel()))
+
+
+def row_score(problem: LayerProblem, bits: int) -> Score:
+    """Output error of a layer, by its weight rows' quantisers."""
+    one = torch.ones(1, 1)
+
+    def score(s: Tensor, z: Tensor) -> Tensor:
+        weights = affine(problem.weight, s.unsqueeze(2), z.unsqueeze(2), bits)
+        return row_errors(problem.x, weights, problem.target, one)
+
+    return _chunked(score, max(problem.weight.numel(), problem.target.numel()))
+
+
+def gram_score(problem: LayerProblem, bits: int) -> Score:
+    """The same over any number of rows at the price of C: ŵᵀGŵ − 2ŵᵀh, G = XᵀX, h = Xᵀo (fp64)."""
+    x, target = problem.x.double(), problem.target.double()
+    gram, cross = x.t() @ x, (x.t() @ target).t()
+
+    def score(s: Tensor, z: Tensor) -> Tensor:
+        weights = affine(problem.weight, s.unsqueeze(2), z.unsqueeze(2), bits).double()
+        return (weights @ gram).sub_(cross, alpha=2).mul_(weights).sum(2)
+
+    return _chunked(score, 2 * problem.weight.numel())
+
+
+def left_score(product: Product, b_hat: Tensor, quantise: Quantise) -> Score:
+    """Output error of a product, by its left operand's quantisers (by head, or one for all)."""
+    one = torch.ones(1, 1, 1, 1)
+
+    def score(s: Tensor, c: Tensor) -> Tensor:
+        lefts = quantise(product.a.unsqueeze(2), on_left(s), on_left(c))
+        errors = left_errors(lefts, b_hat, product.target, one)
+        return errors if s.shape[1] > 1 else errors.sum(1, keepdim=True)
+
+    return _chunked(score, max(product.a.numel(), product.target.numel()))
+
+
+def right_score(product: Product, a_hat: Tensor, quantise: Quantise) -> Score:
+    """Output error of a product, by its right operand's quantisers, by head."""
+    one = torch.ones(1, 1, 1, 1)
+
+    def score(s: Tensor, c: Tensor) -> Tensor:
+        rights = quantise(product.b.unsqueeze(3), on_right(s), on_right(c))
+        return right_errors(a_hat, rights, product.target, one)
+
+    return _chunked(score, max(product.b.numel(), product.target.numel()))
+
+
+def _chunked(score: Score, elements: int) -> Score:
+    """The score, evaluated for a few candidates at a time."""
+    count = max(1, CHUNK // elements)
+
+    def in_chunks(s: Tensor, c: Tensor) -> Tensor:
+        parts = zip(s.split(count), c.split(count), strict=True)
+        return torch.cat([score(*part) for part in parts])
+
+    return in_chunks

@@ -1,0 +1,186 @@
+"""AdaLog's searches, one for each kind of site: plain output error, operands in turn."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from tta_bench_quantizers.adalog_scores import (
+    LayerProblem,
+    Product,
+    gram_score,
+    input_score,
+    left_score,
+    right_score,
+    row_score,
+    some,
+    value_score,
+)
+from tta_bench_quantizers.fake import affine
+from tta_bench_quantizers.fpcs import (
+    LOGARITHMIC,
+    Pair,
+    ScaleRange,
+    Score,
+    best,
+    combine,
+    refine,
+    search_affine,
+    zero_points,
+)
+from tta_bench_quantizers.logarithmic import BASES, adalog
+from tta_bench_quantizers.observe import SAMPLE
+from tta_bench_quantizers.twin import GELU_DEPTH
+
+from tta_bench.api import Bits
+
+ACTIVATION_FLOOR = 1e-4
+WEIGHT_FLOOR = 1e-8
+TOP_BASES, LOG_SCALES = 8, 16
+
+
+@dataclass(frozen=True)
+class Search:
+    """Settings: at most `rows` rows, and as many outputs, enter a score."""
+
+    bits: Bits
+    rounds: int
+    rows: int
+
+
+class InputScheme:
+    """How a layer's input is quantised, and searched for."""
+
+    @abstractmethod
+    def quantise(self, x: Tensor, scale: Tensor, companion: Tensor) -> Tensor:
+        """x̂; parameters broadcast."""
+
+    @abstractmethod
+    def search(self, now: Pair | None, score: Score) -> Pair:
+        """The best pair, [1] each."""
+
+
+@dataclass(frozen=True)
+class AffineInput(InputScheme):
+    """One scale and zero point."""
+
+    scales: ScaleRange
+    bits: int
+
+    def quantise(self, x: Tensor, scale: Tensor, companion: Tensor) -> Tensor:
+        return affine(x, scale, companion, self.bits)
+
+    def search(self, now: Pair | None, score: Score) -> Pair:
+        return search_affine(self.scales, zero_points(self.bits, 2**self.bits), score)
+
+
+@dataclass(frozen=True)
+class ShiftedLogInput(InputScheme):
+    """One scale and base, of x lifted by the depth of GELU."""
+
+    scales: ScaleRange
+    bits: int
+
+    def quantise(self, x: Tensor, scale: Tensor, companion: Tensor) -> Tensor:
+        return adalog(x + GELU_DEPTH, scale, companion, self.bits).sub_(GELU_DEPTH)
+
+    def search(self, now: Pair | None, score: Score) -> Pair:
+        scale = self.scales.outer if now is None else now[0]
+        _, bases = best(combine(scale.unsqueeze(0), torch.tensor(BASES)), score, TOP_BASES)
+        pairs = combine(self.scales.spaced(LOG_SCALES), bases.flatten())
+        pitch = self.scales.pitch(LOG_SCALES)
+        return refine(pairs, pitch, self.scales.floor, LOGARITHMIC, score)
+
+
+def search_layer(search: Search, scheme: InputScheme, problem: LayerProblem) -> tuple[Pair, Pair]:
+    """Pairs of the weight rows (scale, zero) and of the input, each searched in turn."""
+    part = problem.thinned(search.rows)
+    values = part.x.flatten()[some(part.x.numel(), SAMPLE)].unsqueeze(1)
+    a = scheme.search(None, value_score(values, scheme.quantise))
+    for _ in range(search.rounds):
+        source = problem if problem.weight.shape[1] <= len(part.x) else part
+        w = search_weight(search, replace(source, x=scheme.quantise(source.x, *a)))
+        w_hat = affine(problem.weight, *(t.unsqueeze(1) for t in w), search.bits.weight)
+        narrow = replace(part, weight=w_hat).narrowed(search.rows)
+        a = scheme.search(a, input_score(narrow, scheme.quantise))
+    return w, a
+
+
+def search_weight(search: Search, problem: LayerProblem) -> Pair:
+    """Scale and zero point of every weight row, for an input that is already quantised."""
+    bits, weight = search.bits.weight, problem.weight
+    scales = percentile_range(weight.t(), weight.amin(1), weight.amax(1), bits, WEIGHT_FLOOR)
+    gram = weight.shape[1] <= len(problem.x)
+    score = gram_score(problem, bits) if gram else row_score(problem, bits)
+    return search_affine(scales, zero_points(bits, 2 ** (bits - 1)), score)
+
+
+def search_scores(search: Search, product: Product) -> tuple[Pair, Pair]:
+    """Pairs of q and of kᵀ, by head."""
+    bits = search.bits.activation
+    zeros = zero_points(bits, 2 ** (bits - 1))
+    ranges = [head_range(t, bits) for t in (product.a, product.b)]
+
+    def quantise(x: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
+        return affine(x, scale, zero, bits)
+
+    b = search_affine(ranges[1], zeros, value_score(head_columns(product.b), quantise))
+    for _ in range(search.rounds):
+        b_hat = quantise(product.b, *map(by_head, b))
+        a = search_affine(ranges[0], zeros, left_score(product, b_hat, quantise))
+        a_hat = quantise(product.a, *map(by_head, a))
+        b = search_affine(ranges[1], zeros, right_score(product, a_hat, quantise))
+    return a, b
+
+
+def search_values(search: Search, product: Product) -> tuple[Tensor, Pair]:
+    """The base of the attention, [1], and the pairs of v, by head."""
+    bits = search.bits.activation
+    zeros, scales = zero_points(bits, 2 ** (bits - 1)), head_range(product.b, bits)
+    bases = combine(torch.ones(1, 1), torch.tensor(BASES))
+
+    def quantise(x: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
+        return affine(x, scale, zero, bits)
+
+    def logarithm(x: Tensor, scale: Tensor, q: Tensor) -> Tensor:
+        return adalog(x, scale, q, bits)
+
+    b = search_affine(scales, zeros, value_score(head_columns(product.b), quantise))
+    for _ in range(search.rounds):
+        b_hat = quantise(product.b, *map(by_head, b))
+        one, q = (t[0] for t in best(bases, left_score(product, b_hat, logarithm), 1))
+        a_hat = logarithm(product.a, one, q)
+        b = search_affine(scales, zeros, right_score(product, a_hat, quantise))
+    return q, b
+
+
+def percentile_range(columns: Tensor, low: Tensor, high: Tensor, bits: int, floor: float) -> ScaleRange:
+    """Scales from the middle 80 % of each column [n, G] to its whole range low…high."""
+    inner = columns.quantile(0.9, dim=0) - columns.quantile(0.1, dim=0)
+    steps = 2**bits - 1
+    return ScaleRange(inner / steps, (high - low) / steps, floor)
+
+
+def positive_range(values: Tensor, high: Tensor) -> ScaleRange:
+    """Scales of shifted GELU outputs: from the 90th percentile of the positive ones to their peak."""
+    inner = values[values > 0].quantile(0.9).view(1)
+    return ScaleRange(inner + GELU_DEPTH, high.view(1) + GELU_DEPTH, ACTIVATION_FLOOR)
+
+
+def head_range(operand: Tensor, bits: int) -> ScaleRange:
+    """Scales of an operand [B, H, r, d], by head."""
+    low, high = operand.amin((0, 2, 3)), operand.amax((0, 2, 3))
+    return percentile_range(head_columns(operand), low, high, bits, ACTIVATION_FLOOR)
+
+
+def head_columns(operand: Tensor) -> Tensor:
+    """A sample [n, H] of the values of each head."""
+    columns = operand.transpose(0, 1).flatten(1).t()
+    return columns[some(len(columns), SAMPLE // 8)]
+
+
+def by_head(values: Tensor) -> Tensor:
+    """[H] as [1, H, 1, 1]: it broadcasts over images and over any number of tokens."""
+    return values.view(1, -1, 1, 1)

@@ -1,0 +1,57 @@
+"""timm's attention, taken apart: the two matrix products become modules that can be quantised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+from tta_bench_quantizers.layers import QuantMatmul
+from tta_bench_quantizers.sites import replace_module
+
+
+class DecomposedAttention(nn.Module):
+    """The same function and the same children as timm's Attention, plus `matmul1` and `matmul2`.
+
+    matmul1 is q·kᵀ before the 1/√d scale, matmul2 is attention·v. Nothing depends on the number of
+    tokens, so prompts may be inserted.
+    """
+
+    def __init__(self, attn: Any) -> None:
+        super().__init__()
+        self.num_heads: int = attn.num_heads
+        self.scale: float = attn.scale
+        self.qkv: nn.Module = attn.qkv
+        self.q_norm: nn.Module = attn.q_norm
+        self.k_norm: nn.Module = attn.k_norm
+        self.attn_drop: nn.Module = attn.attn_drop
+        self.norm: nn.Module = getattr(attn, "norm", nn.Identity())  # not in every timm
+        self.gate: nn.Module | None = getattr(attn, "gate", None)
+        self.proj: nn.Module = attn.proj
+        self.proj_drop: nn.Module = attn.proj_drop
+        self.matmul1 = QuantMatmul()
+        self.matmul2 = QuantMatmul()
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
+        if attn_mask is not None or is_causal:
+            raise NotImplementedError("masked attention is not quantised")
+        batch, tokens, _ = x.shape
+        qkv = self.qkv(x).view(batch, tokens, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
+        q, k, v = qkv.unbind(0)
+        scores = self.matmul1(self.q_norm(q), self.k_norm(k).transpose(-2, -1))
+        attention = self.attn_drop((scores * self.scale).softmax(dim=-1))
+        out = self.norm(self.matmul2(attention, v).transpose(1, 2).flatten(2))
+        if self.gate is not None:
+            out = out * self.gate(x).sigmoid()
+        return self.proj_drop(self.proj(out))
+
+
+def is_attention(module: nn.Module) -> bool:
+    """Whether this is a timm self-attention with one qkv projection."""
+    return hasattr(module, "qkv") and hasattr(module, "num_heads")
+
+
+def decompose_attention_(net: nn.Module) -> None:
+    """Replace every fused attention; its children keep their names and identity."""
+    for name, module in list(net.named_modules()):
+        if is_attention(module) and not isinstance(module, DecomposedAttention):
+            replace_module(net, name, DecomposedAttention(module))

@@ -1,0 +1,63 @@
+"""Many candidate quantisers scored at once by the output error of their site.
+
+Candidates share one large matrix product: they are laid side by side along its free axis. Errors are
+Σ (importance ⊙ (target − output))², one for each candidate and granule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+CHUNK = 1 << 22  # elements of one batched output; larger ones leave the cache
+
+
+def least(grid: Tensor, score: Callable[[Tensor], Tensor], elements: int) -> Tensor:
+    """[G] out of candidates [P, G], each granule's best; `elements` is one candidate's output."""
+    errors = scored(grid, score, elements)
+    return grid.gather(0, errors.argmin(0, keepdim=True)).squeeze(0)
+
+
+def scored(grid: Tensor, score: Callable[[Tensor], Tensor], elements: int) -> Tensor:
+    """Errors [P, G] of candidates, evaluated in chunks."""
+    return torch.cat([score(part) for part in grid.split(max(1, CHUNK // elements))])
+
+
+def row_errors(x: Tensor, weights: Tensor, target: Tensor, importance: Tensor) -> Tensor:
+    """[P, O] from candidate weights [P, O, C] and rows x [T, C]."""
+    out = (x @ weights.flatten(0, 1).t()).view(len(x), *weights.shape[:2])
+    return _square_(out, target.unsqueeze(1), importance.unsqueeze(1)).sum(0)
+
+
+def input_errors(inputs: Tensor, weight: Tensor, target: Tensor, importance: Tensor) -> Tensor:
+    """[P] from candidate rows [P, T, C] and a weight [O, C]."""
+    out = (inputs.flatten(0, 1) @ weight.t()).view(*inputs.shape[:2], len(weight))
+    return _square_(out, target, importance).sum((1, 2))
+
+
+def left_errors(lefts: Tensor, b: Tensor, target: Tensor, importance: Tensor) -> Tensor:
+    """[P, H] from candidate left operands [B, H, P, r, d] and b [B, H, d, n]."""
+    out = (lefts.flatten(2, 3) @ b).view(*lefts.shape[:4], b.shape[-1])
+    return _square_(out, target.unsqueeze(2), importance.unsqueeze(2)).sum((0, 3, 4)).t()
+
+
+def right_errors(a: Tensor, rights: Tensor, target: Tensor, importance: Tensor) -> Tensor:
+    """[P, H] from candidate right operands [B, H, d, P, n] and a [B, H, r, d]."""
+    out = (a @ rights.flatten(3, 4)).view(*a.shape[:3], *rights.shape[3:])
+    return _square_(out, target.unsqueeze(3), importance.unsqueeze(3)).sum((0, 2, 4)).t()
+
+
+def on_left(values: Tensor) -> Tensor:
+    """[P, H] parameters in the layout of `left_errors`' operands."""
+    return values.t()[None, :, :, None, None]
+
+
+def on_right(values: Tensor) -> Tensor:
+    """[P, H] parameters in the layout of `right_errors`' operands."""
+    return values.t()[None, :, None, :, None]
+
+
+def _square_(out: Tensor, target: Tensor, importance: Tensor) -> Tensor:
+    return out.sub_(target).mul_(importance).square_()

@@ -1,0 +1,136 @@
+"""MQBench's academic scheme on ResNets (Li et al., 2021), as ZOA runs it.
+
+Weights: affine, one scale per output channel. Activations: affine, one scale per tensor, on every tensor
+that feeds a layer and for all of its readers. The edges (first convolution, classifier, their inputs)
+have 8 bits at any width. BatchNorm is never folded, so that it stays adaptable. At 4 weight bits or fewer
+AdaRound learns the rounding; the release uses 20 000 steps a layer, a CPU has time for 1 000.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor, nn
+from tta_bench_quantizers.adaround import Schedule
+from tta_bench_quantizers.fake import affine_codes
+from tta_bench_quantizers.layers import quantized_layer
+from tta_bench_quantizers.mqbench_observer import activation_parameters, weight_parameters
+from tta_bench_quantizers.mqbench_recon import reconstruct_
+from tta_bench_quantizers.mqbench_sites import INPUT, POOLED, refuse_other_networks, tensor_sites
+from tta_bench_quantizers.observe import observe_inputs
+from tta_bench_quantizers.packing import Packing, packed_bytes
+from tta_bench_quantizers.refusals import refuse_bits
+from tta_bench_quantizers.sites import head_site, layer_sites, named_fields, replace_module, site_fields
+from tta_bench_quantizers.straight_through import DifferentiableActivation
+
+from tta_bench.api import Bits, Calibration, Model, Progress, Quantizer
+
+EDGE_BITS = 8
+RANGE_IMAGES = 32
+
+
+@dataclass
+class MqBench(Quantizer):
+    """Affine weights and activations by MSE observers; AdaRound at low bits."""
+
+    summary = "affine per-channel weights, per-tensor activations, AdaRound at W4 and below; ResNets"
+    bits: str = "W8A8"
+    reconstruction: Literal["auto", "none", "adaround"] = "auto"
+    recon_steps: int = 1000
+    recon_images: int = 32  # as released; the paper's 1024 are cached as the same 32
+
+    def __post_init__(self) -> None:
+        if self.reconstructs:
+            self.calibration_images = max(RANGE_IMAGES, self.recon_images)  # type: ignore[misc]
+
+    @property
+    def reconstructs(self) -> bool:
+        """Whether rounding is learned."""
+        if self.reconstruction == "auto":
+            return Bits.parse(self.bits).weight <= 4
+        return self.reconstruction == "adaround"
+
+    def unsupported(self, model: Model) -> str | None:
+        return refuse_other_networks(model) or refuse_bits(self.bits)
+
+    def calibrate(self, model: Model, images: Tensor, progress: Progress) -> Calibration:
+        widths = self.weight_bits(model)
+        total = len(widths) * (2 if self.reconstructs else 1)
+        calibration = self._fit_activations(model, images[:RANGE_IMAGES])
+        for done, (site, bits) in enumerate(widths.items(), 1):
+            weight = model.net.get_submodule(site).get_parameter("weight")
+            calibration |= named_fields(site, fit_weight(weight, bits))
+            progress(done, total)
+        if self.reconstructs:
+            calibration |= self._reconstruct(model, images[: self.recon_images], calibration, progress)
+        return calibration
+
+    def _fit_activations(self, model: Model, images: Tensor) -> Calibration:
+        sites, widths = tensor_sites(model), self.activation_bits(model)
+        seen = observe_inputs(deepcopy(model), [site.reader for site in sites], images)
+        calibration: Calibration = {}
+        for site in sites:
+            scale, zero = activation_parameters(seen[site.reader], widths[site.producer])
+            calibration |= named_fields(site.producer, {"a_scale": scale, "a_zero": zero})
+        return calibration
+
+    def _reconstruct(
+        self, model: Model, images: Tensor, calibration: Calibration, progress: Progress
+    ) -> Calibration:
+        quantised = deepcopy(model)
+        self.apply(quantised, calibration)
+        total = 2 * len(self.weight_bits(model))
+        done = iter(range(total // 2 + 1, total + 1))
+        schedule = Schedule(self.recon_steps)
+        return reconstruct_(quantised, deepcopy(model), images, schedule, lambda: progress(next(done), total))
+
+    def apply(self, model: Model, calibration: Calibration) -> None:
+        for site, bits in self.weight_bits(model).items():
+            fields = site_fields(calibration, site)
+            layer = model.net.get_submodule(site)
+            new = quantized_layer(layer, fields["codes"], fields["w_scale"], fields["w_zero"], bits=bits)
+            replace_module(model.net, site, new)
+        for producer, bits in self.activation_bits(model).items():
+            fields = site_fields(calibration, producer)
+            quantiser = DifferentiableActivation(fields["a_scale"], fields["a_zero"], bits)
+            place_quantizer_(model, producer, quantiser)
+
+    def packed_bytes(self, model: Model) -> int:
+        sites = {}
+        for site, bits in self.weight_bits(model).items():
+            rows = len(model.net.get_submodule(site).get_parameter("weight"))
+            sites[site] = Packing(bits, scales=rows, zero_bits=rows * bits)
+        for producer, bits in self.activation_bits(model).items():
+            sites[producer] = Packing(scales=1, zero_bits=bits)
+        return packed_bytes(model, sites)
+
+    def weight_bits(self, model: Model) -> dict[str, int]:
+        """Bits by layer; 54 layers on ResNet-50."""
+        inner, edges = Bits.parse(self.bits).weight, ("conv1", head_site(model))
+        return {site: EDGE_BITS if site in edges else inner for site in layer_sites(model)}
+
+    def activation_bits(self, model: Model) -> dict[str, int]:
+        """Bits by producer; 50 tensors on ResNet-50."""
+        inner, edges = Bits.parse(self.bits).activation, (INPUT, POOLED)
+        sites = tensor_sites(model)
+        return {s.producer: EDGE_BITS if s.producer in edges else inner for s in sites}
+
+
+def fit_weight(weight: Tensor, bits: int) -> dict[str, Tensor]:
+    """Codes, scales and zero points of one layer, rounded to nearest."""
+    scale, zero = weight_parameters(weight, bits)
+    return {"codes": affine_codes(weight, scale, zero, bits), "w_scale": scale, "w_zero": zero}
+
+
+def place_quantizer_(model: Model, producer: str, quantiser: nn.Module) -> None:
+    """Quantise a tensor for all its readers; norm layers keep their places and names."""
+    if producer == INPUT:
+        model.input_quantizer = quantiser  # a pixel prompt is laid on top of it
+    elif producer == POOLED:
+        # Inside the classifier: a method may move the features, and its matrix product stays integer.
+        model.classifier.input = quantiser
+    else:
+        module = model.net.get_submodule(producer)
+        replace_module(model.net, producer, nn.Sequential(module, quantiser))

@@ -1,0 +1,69 @@
+"""AdaRound on a ResNet, layer by layer: inputs from the quantised network, targets from the float one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from tta_bench_quantizers.adaround import Schedule, SoftRounding, learn_rounding
+from tta_bench_quantizers.layers import QuantLayer
+from tta_bench_quantizers.mqbench_sites import layer_units
+from tta_bench_quantizers.observe import BATCH, watching
+from tta_bench_quantizers.sites import named_fields
+
+from tta_bench.api import Calibration, Model
+
+
+def reconstruct_(
+    quantised: Model, floating: Model, images: Tensor, schedule: Schedule, on_unit: Callable[[], None]
+) -> Calibration:
+    """Learn the rounding of every layer of `quantised`, in place; the new codes by site."""
+    calibration: Calibration = {}
+    for names in layer_units(floating):
+        site = names[0]
+        inputs = seen_at(quantised, site, images, lambda inputs, _: inputs[0])
+        targets = seen_at(floating, names[-1], images, lambda _, output: output)
+        weight = floating.net.get_submodule(site).get_parameter("weight")
+        layer, *rest = (quantised.net.get_submodule(name) for name in names)
+        assert isinstance(layer, QuantLayer)
+        codes = learn_layer(layer, rest, weight, inputs, targets, schedule)
+        layer.set_codes(codes)
+        calibration |= named_fields(site, {"codes": codes})
+        on_unit()
+    return calibration
+
+
+def learn_layer(
+    layer: QuantLayer,
+    rest: list[nn.Module],
+    weight: Tensor,
+    inputs: Tensor,
+    targets: Tensor,
+    schedule: Schedule,
+) -> Tensor:
+    """Codes of one layer, such that what follows it comes closest to `targets`."""
+
+    def unit(x: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
+        x = functional_call(layer, dict(weights), (x,))
+        for module in rest:
+            x = module(x)
+        return x
+
+    assert layer.zero is not None
+    rounding = SoftRounding(weight, layer.scale, layer.zero, layer.bits)
+    return learn_rounding({"weight": rounding}, unit, inputs, targets, schedule)["weight"]
+
+
+@torch.no_grad()
+def seen_at(
+    model: Model, name: str, images: Tensor, pick: Callable[[tuple[Tensor, ...], Tensor], Tensor]
+) -> Tensor:
+    """What `pick` takes of a module's inputs and output, over all images."""
+    parts: list[Tensor] = []
+    # Cloned at once: the residual sum is computed in the branch's own memory.
+    with watching(model.net, [name], lambda _, inputs, output: parts.append(pick(inputs, output).clone())):
+        for batch in images.split(BATCH):
+            model(batch)
+    return torch.cat(parts)

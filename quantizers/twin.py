@@ -1,0 +1,81 @@
+"""Twin uniform quantisers (PTQ4ViT): two ranges share the codes, the most significant bit selects."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+from tta_bench_quantizers.activations import ActivationQuantizer
+from tta_bench_quantizers.fake import fake_quantize
+
+TwinMode: TypeAlias = Literal["paper", "released"]
+GELU_DEPTH = 0.16997124  # GELU's minimum, negated
+
+
+def twin_softmax(x: Tensor, split: Tensor, bits: int, mode: TwinMode) -> Tensor:
+    """Values in [0, 1]: steps of split/Q below `split`, of 1/Q from it on, Q = 2^(bits−1) − 1."""
+    return _select(x, split, bits) if mode == "paper" else _sum(x, split, bits)
+
+
+def _select(x: Tensor, split: Tensor, bits: int) -> Tensor:
+    """Paper: the range a value lies in quantises it."""
+    top = 2 ** (bits - 1) - 1
+    step = torch.where(x < split, split / top, 1 / top)
+    return torch.div(x, step).round_().mul_(step)
+
+
+def _sum(x: Tensor, split: Tensor, bits: int) -> Tensor:
+    """Released code: both branches are clamped to their range, quantised, and added."""
+    top = 2 ** (bits - 1) - 1
+    low = fake_quantize(x.clamp_max(split), split / top, 0.0, top)
+    return low.add_(fake_quantize(x.clamp_min(split), torch.ones_like(split) / top, 0.0, top))
+
+
+def twin_gelu(x: Tensor, scale: Tensor, bits: int) -> Tensor:
+    """Step `scale` for x ≥ 0, a fixed one that reaches GELU's minimum for x < 0."""
+    half = 2 ** (bits - 1)
+    step = torch.where(x < 0, GELU_DEPTH / half, scale)
+    # One pass for both branches: a positive value cannot reach −half, nor a negative one half − 1.
+    return fake_quantize(x, step, -half, half - 1)
+
+
+class TwinSoftmax(ActivationQuantizer):
+    """`twin_softmax` with its split."""
+
+    split: Tensor
+
+    def __init__(self, split: Tensor, bits: int, mode: TwinMode) -> None:
+        super().__init__()
+        self.bits, self.mode = bits, mode
+        self.register_buffer("split", split)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return twin_softmax(x, self.split, self.bits, self.mode)
+
+    def clipped(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x, dtype=torch.bool)  # both ranges end where the data does
+
+    def scales(self) -> Tensor:
+        return torch.stack([self.split, torch.ones_like(self.split)]) / (2 ** (self.bits - 1) - 1)
+
+
+class TwinGelu(ActivationQuantizer):
+    """`twin_gelu` with its positive scale."""
+
+    scale: Tensor
+
+    def __init__(self, scale: Tensor, bits: int) -> None:
+        super().__init__()
+        self.bits = bits
+        self.register_buffer("scale", scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return twin_gelu(x, self.scale, self.bits)
+
+    def clipped(self, x: Tensor) -> Tensor:
+        return torch.div(x, self.scale).round_() > 2 ** (self.bits - 1) - 1
+
+    def scales(self) -> Tensor:
+        negative = torch.full_like(self.scale, GELU_DEPTH / 2 ** (self.bits - 1))
+        return torch.stack([negative, self.scale])

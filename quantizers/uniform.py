@@ -1,0 +1,86 @@
+"""Plain uniform quantisation: the baseline that needs no search and fits every architecture.
+
+Weights: symmetric, one scale per output row or channel. Activations: affine, one scale per tensor, on
+the input of every Linear and Conv2d. Everything else (attention products, scans, depthwise conv1d,
+norms, residuals) stays float.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+from tta_bench_quantizers.activations import UniformActivation
+from tta_bench_quantizers.fake import symmetric_codes
+from tta_bench_quantizers.layers import quantized_layer
+from tta_bench_quantizers.observe import RangeObserver, observe_inputs
+from tta_bench_quantizers.packing import Packing, packed_bytes
+from tta_bench_quantizers.refusals import refuse_bits
+from tta_bench_quantizers.scales import Rule, affine_scale, symmetric_row_scales
+from tta_bench_quantizers.sites import (
+    head_site,
+    layer_sites,
+    named_fields,
+    replace_module,
+    site_fields,
+)
+
+from tta_bench.api import Bits, Calibration, Model, Progress, Quantizer
+
+
+@dataclass
+class Uniform(Quantizer):
+    """Uniform quantisation; the first layer and the head get at least `edge_bits`."""
+
+    summary = "per-channel symmetric weights, per-tensor affine activations; any network"
+    bits: str = "W8A8"
+    scale: Rule = "mse"
+    edge_bits: int = 8
+
+    def unsupported(self, model: Model) -> str | None:
+        return refuse_bits(self.bits)
+
+    def calibrate(self, model: Model, images: Tensor, progress: Progress) -> Calibration:
+        widths = self.site_bits(model)
+        seen = observe_inputs(deepcopy(model), widths, images)
+        calibration: Calibration = {}
+        for done, (site, bits) in enumerate(widths.items(), 1):
+            layer = model.net.get_submodule(site)
+            calibration |= named_fields(site, self._fit(layer, seen[site], bits))
+            progress(done, len(widths))
+        return calibration
+
+    def _fit(self, layer: nn.Module, seen: RangeObserver, bits: Bits) -> dict[str, Tensor]:
+        """Codes and scales of one layer."""
+        weight = layer.get_parameter("weight")
+        w_scale = symmetric_row_scales(weight, bits.weight, self.scale)
+        a_scale, a_zero = affine_scale(seen.values(), seen.low, seen.high, bits.activation, self.scale)
+        codes = symmetric_codes(weight, w_scale, bits.weight)
+        return {"codes": codes, "w_scale": w_scale, "a_scale": a_scale, "a_zero": a_zero}
+
+    def apply(self, model: Model, calibration: Calibration) -> None:
+        for position, (site, bits) in enumerate(self.site_bits(model).items()):
+            fields = site_fields(calibration, site)
+            quantiser = UniformActivation(fields["a_scale"], fields["a_zero"], bits.activation)
+            inside: nn.Module | None = quantiser
+            if position == 0 and hasattr(model, "input_quantizer"):
+                model.input_quantizer, inside = quantiser, None  # pixel prompts come after it
+            layer = model.net.get_submodule(site)
+            new = quantized_layer(layer, fields["codes"], fields["w_scale"], bits=bits.weight, input=inside)
+            replace_module(model.net, site, new)
+
+    def packed_bytes(self, model: Model) -> int:
+        sites = {}
+        for site, bits in self.site_bits(model).items():
+            rows = len(model.net.get_submodule(site).get_parameter("weight"))
+            sites[site] = Packing(bits.weight, scales=rows + 1, zero_bits=bits.activation)
+        return packed_bytes(model, sites)
+
+    def site_bits(self, model: Model) -> dict[str, Bits]:
+        """Bit-widths by site, edges widened."""
+        sites = list(layer_sites(model))
+        bits = Bits.parse(self.bits)
+        wide = Bits(max(bits.weight, self.edge_bits), max(bits.activation, self.edge_bits))
+        edges = (sites[0], head_site(model))
+        return {site: wide if site in edges else bits for site in sites}

@@ -1,0 +1,267 @@
+"""The command line: parsing only. Heavy imports happen inside the commands that need them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tta_bench import __version__
+from tta_bench.errors import UserError
+
+app = typer.Typer(
+    help="Compare test-time adaptation methods on quantised image classifiers: one YAML in, tables out.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+File = Annotated[Path, typer.Argument(help="benchmark file, e.g. benchmark.yaml")]
+Results = Annotated[Path, typer.Option("--results", help="folder of results")]
+Override = Annotated[
+    list[str] | None, typer.Option("-o", "--override", help="path=value, e.g. stream.rounds=2")
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option("--only", help="keep matching cells: method=tent, model=vit*, bits=W8A8, seed=1"),
+]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="images a domain")]
+Engine = Annotated[str | None, typer.Option("--engine", help="ray or local")]
+Workers = Annotated[int | None, typer.Option("--workers", min=1, help="worker processes")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+Name = Annotated[str | None, typer.Option("--name", help="which benchmark of the results folder")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"tta-bench {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def run(
+    file: File,
+    results: Results = Path("results"),
+    engine: Engine = None,
+    workers: Workers = None,
+    only: Only = None,
+    limit: Limit = None,
+    override: Override = None,
+    overwrite: Annotated[
+        str, typer.Option(help="what to compute again: missing (nothing), failed, all")
+    ] = "missing",
+    ray_address: Annotated[
+        str | None, typer.Option(help="join this Ray cluster instead of starting one")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="no progress")] = False,
+) -> None:
+    """Run the cells of FILE that have no result yet; a killed run goes on where it stopped."""
+    from tta_bench import run as running
+    from tta_bench.progress import Progress
+
+    if overwrite not in running.OVERWRITE:
+        raise UserError(f"--overwrite {overwrite}: unknown. Use one of {', '.join(running.OVERWRITE)}.")
+    benchmark, cells = _grid(file, override, limit, only)
+    section = benchmark.run
+    runner = running.make_runner(
+        engine or section.engine, workers or section.workers, section.threads, ray_address
+    )
+    progress = Progress(quiet)
+    try:
+        summary = running.run(benchmark.name, cells, runner, results, overwrite, progress)
+    except KeyboardInterrupt:
+        progress.note("Stopped. What is recorded is kept; the same command goes on from there.")
+        raise typer.Exit(130) from None
+    states = ", ".join(f"{count} {state}" for state, count in sorted(summary.states.items()))
+    ran = f"ran {summary.ran}" if summary.ran else "nothing left to run"
+    progress.note(f"{benchmark.name}: {ran}; {states}. Results in {summary.folder}.")
+    if summary.failed:
+        progress.note("Some cells failed: `tta-bench status` says why, --overwrite failed retries.")
+        raise typer.Exit(1)
+
+
+@app.command()
+def plan(
+    file: File,
+    override: Override = None,
+    limit: Limit = None,
+    only: Only = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print what a run of FILE would do: cells, shared passes, memory; no data is needed."""
+    from tta_bench.planning import describe
+
+    benchmark, cells = _grid(file, override, limit, only)
+    _print(describe(benchmark.name, cells), as_json)
+
+
+@app.command()
+def validate(file: File, override: Override = None, as_json: AsJson = False) -> None:
+    """Check FILE, its plugins, models and data; print every problem at once."""
+    from tta_bench.run import check_inputs
+
+    benchmark, cells = _grid(file, override, None, None)
+    check_inputs(cells)
+    counts = {
+        "name": benchmark.name,
+        "cells": len(cells),
+        "records": sum(cell.records_expected for cell in cells),
+    }
+    text = f"{file}: valid. {counts['cells']} cells, {counts['records']} records."
+    print(json.dumps(counts) if as_json else text)
+
+
+@app.command()
+def table(
+    results: Results = Path("results"),
+    name: Name = None,
+    layout: Annotated[
+        str, typer.Option(help="per-corruption, long-term or cost; `all` prints all three")
+    ] = "all",
+    format: Annotated[
+        str, typer.Option("--format", help="text, latex, markdown, csv, json or html")
+    ] = "text",
+    round: Annotated[int | None, typer.Option(help="round of per-corruption; default: last")] = None,
+    allow_mixed: Annotated[
+        bool, typer.Option(help="tabulate records of different protocols or versions together")
+    ] = False,
+) -> None:
+    """Print the tables of a results folder."""
+    from tta_bench import frame
+    from tta_bench.render import render
+    from tta_bench.table import LAYOUTS, build
+
+    loaded = frame.load(_store(results, name))
+    wanted = list(LAYOUTS) if layout == "all" else [layout]
+    built = [build(loaded, each, round=round, allow_mixed=allow_mixed) for each in wanted]
+    texts = [render(each, format).rstrip("\n") for each in built]
+    as_list = format == "json" and layout == "all"
+    print("[" + ",\n".join(texts) + "]" if as_list else "\n\n".join(texts))
+
+
+@app.command()
+def status(results: Results = Path("results"), name: Name = None, as_json: AsJson = False) -> None:
+    """Show how far the cells of a results folder are, and why any failed."""
+    from tta_bench.status import describe
+
+    _print(describe(_store(results, name)), as_json)
+
+
+@app.command("list")
+def list_plugins(
+    group: Annotated[
+        str | None, typer.Argument(help="methods, quantizers, models, data or corruptions")
+    ] = None,
+    long: Annotated[bool, typer.Option("--long", help="import plugins and show their facts")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the installed plugins."""
+    from tta_bench.listing import describe
+
+    _print(describe(group, long), as_json)
+
+
+@app.command()
+def memory(
+    model: Annotated[str, typer.Option(help="a model's name")],
+    method: Annotated[str, typer.Option(help="a method's name")] = "source",
+    quantizer: Annotated[str, typer.Option(help="a quantizer's name")] = "fp32",
+    bits: Annotated[str | None, typer.Option(help="e.g. W8A8")] = None,
+    batch_size: Annotated[int, typer.Option(min=1)] = 64,
+    set: Annotated[list[str] | None, typer.Option("--set", help="method parameter, e.g. filter_k=20")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count the bytes of one adaptation step, without weights, data or GPU."""
+    from tta_bench.planning import describe_memory
+
+    _print(describe_memory(model, quantizer, bits, method, set or [], batch_size), as_json)
+
+
+@app.command()
+def check(
+    plugin: Annotated[str, typer.Argument(help="a plugin's name, or group/name")],
+    as_json: AsJson = False,
+) -> None:
+    """Run the contract suite on an installed plugin, yours or anybody's."""
+    from tta_bench.listing import locate
+    from tta_bench.testing import outcomes_of
+
+    broken = 0
+    found = []
+    for outcome in outcomes_of(*locate(plugin)):
+        broken += outcome.problem is not None
+        found.append(vars(outcome))
+        mark = "FAIL" if outcome.problem else "n/a " if outcome.skipped else "ok  "
+        note = outcome.problem or outcome.skipped
+        if not as_json:
+            print(f"{mark}  {outcome.subject}: {outcome.check}" + (f" — {note}" if note else ""))
+    if as_json:
+        print(json.dumps(found))
+    if broken:
+        raise typer.Exit(1)
+
+
+def _grid(
+    file: Path, override: list[str] | None, limit: int | None, only: list[str] | None
+) -> tuple[Any, Any]:
+    """The benchmark of a file and its cells, narrowed down by the flags."""
+    from tta_bench import config, grid
+
+    overrides = list(override or [])
+    if limit is not None:
+        overrides.append(f"stream.limit={limit}")
+    benchmark = config.load(file, overrides)
+    cells = grid.expand(benchmark, str(file))
+    for text in only or []:
+        cells = grid.only(cells, text)
+    return benchmark, cells
+
+
+def _store(results: Path, name: str | None) -> Any:
+    from tta_bench.store import ResultStore, benchmarks
+
+    found = benchmarks(results)
+    if not found:
+        raise UserError(f"{results}: no results here. Run `tta-bench run FILE` first, or --results DIR.")
+    if name is not None and name not in found:
+        raise UserError(f'{results}: no benchmark "{name}". There: {", ".join(found)}.')
+    if name is None and len(found) > 1:
+        print(
+            f"{len(found)} benchmarks in {results}; showing {found[0]}, the last run.",
+            file=sys.stderr,
+        )
+    return ResultStore(results, name or found[0])
+
+
+def _print(found: Any, as_json: bool) -> None:
+    """Print a description: its JSON for machines, its text for people."""
+    print(json.dumps(found.data) if as_json else found.text)
+
+
+def main() -> None:
+    """Entry point: a user's mistake ends with a message and 2, never with a traceback."""
+    try:
+        app()
+    except UserError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)
+
+
+if __name__ == "__main__":
+    main()

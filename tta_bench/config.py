@@ -1,0 +1,202 @@
+"""YAML → Benchmark. Every complaint about a benchmark file is raised from here, all at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from tta_bench import registry
+from tta_bench.corruptions.sets import SETS
+from tta_bench.errors import ConfigError, Problem
+from tta_bench.parameters import MAX_VARIANTS, check_params, unroll
+from tta_bench.schema import BenchmarkFile, Entry, Filter, PresetEntry, RunSection, StreamSection
+from tta_bench.yaml_file import override_, read_yaml
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A plugin with the parameters that were given for it, and the name its rows carry."""
+
+    use: str
+    name: str
+    params: dict[str, Any] = field(default_factory=dict)
+    reset: str | None = None
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark file, checked: every plugin exists and takes its parameters."""
+
+    name: str
+    data: Choice
+    models: tuple[Choice, ...]
+    quantizers: tuple[Choice, ...]
+    methods: tuple[Choice, ...]
+    stream: StreamSection
+    seeds: tuple[int, ...]
+    run: RunSection
+    include: tuple[Filter, ...] = ()
+    exclude: tuple[Filter, ...] = ()
+    presets: tuple[PresetEntry, ...] = ()
+
+
+def load(path: str | Path, overrides: Sequence[str] = ()) -> Benchmark:
+    """The checked benchmark of a file, after `path=value` overrides."""
+    raw = read_yaml(path)
+    for override in overrides:
+        override_(raw, override)
+    return parse(raw, str(path))
+
+
+def parse(raw: dict[str, Any], file: str = "benchmark") -> Benchmark:
+    """The checked benchmark of a mapping; raises ConfigError with all problems."""
+    try:
+        shaped = BenchmarkFile.model_validate(raw)
+    except ValidationError as error:
+        raise ConfigError(file, [_shape_problem(e) for e in error.errors()]) from None
+    problems: list[Problem] = []
+    axes = {
+        axis: _choices(axis, getattr(shaped, axis), problems) for axis in ("models", "quantizers", "methods")
+    }
+    data = _choices("data", [shaped.data], problems)
+    stream = _resolve_corruptions(shaped.stream, problems)
+    problems += _repeated_names(axes)
+    if not problems:
+        problems += _mismatches(data[0], axes["models"], stream)
+    problems += [
+        Problem(f"seeds[{i}]", "given twice. Remove one.")
+        for i, seed in enumerate(shaped.seeds)
+        if seed in shaped.seeds[:i]
+    ]
+    if problems:
+        raise ConfigError(file, problems)
+    return Benchmark(
+        name=shaped.name,
+        data=data[0],
+        models=tuple(axes["models"]),
+        quantizers=tuple(axes["quantizers"]),
+        methods=tuple(axes["methods"]),
+        stream=stream,
+        seeds=tuple(shaped.seeds),
+        run=shaped.run,
+        include=tuple(shaped.include),
+        exclude=tuple(shaped.exclude),
+        presets=tuple(shaped.presets),
+    )
+
+
+# -- one axis --------------------------------------------------------------------------------------
+
+
+def _choices(axis: str, entries: Sequence[Entry], problems: list[Problem]) -> list[Choice]:
+    """All choices of an axis, sweeps unrolled; what is wrong goes to `problems`."""
+    found: list[Choice] = []
+    for i, entry in enumerate(entries):
+        path = axis if axis == "data" else f"{axis}[{i}]"
+        try:
+            cls = registry.load(axis, entry.use)
+        except registry.UnknownPlugin as error:
+            problems.append(Problem(f"{path}.use" if entry.params else path, str(error)))
+            continue
+        variants = unroll(cls, entry.params)
+        if len(found) + len(variants) > MAX_VARIANTS:
+            text = f"sweeps make more than {MAX_VARIANTS} entries. Sweep over fewer values."
+            problems.append(Problem(path, text))
+            return found
+        for params, label in variants:
+            checked, wrong = check_params(cls, params, path)
+            problems += [w for w in wrong if w not in problems]
+            name = (entry.name or entry.use) + label
+            found.append(Choice(entry.use, name, checked, getattr(entry, "reset", None)))
+    return found
+
+
+# -- across axes -----------------------------------------------------------------------------------
+
+
+def _resolve_corruptions(stream: StreamSection, problems: list[Problem]) -> StreamSection:
+    """Named sets spelt out."""
+    known = registry.names("corruptions")
+    names: list[str] = []
+    for i, item in enumerate(stream.corruptions):
+        path = "stream.corruptions" if len(stream.corruptions) == 1 else f"stream.corruptions[{i}]"
+        if item not in SETS and item not in known and item != "clean":
+            hint = registry.suggest(item, [*sorted(SETS), "clean", *known])
+            problems.append(Problem(path, f'unknown corruption "{item}". {hint}'))
+        for name in SETS.get(item, (item,)):
+            if name in names:
+                problems.append(Problem(path, f'"{name}" is given twice. Remove one.'))
+            names.append(name)
+    return stream.model_copy(update={"corruptions": names})
+
+
+def _repeated_names(axes: dict[str, list[Choice]]) -> list[Problem]:
+    problems = []
+    for axis, choices in axes.items():
+        for name, count in Counter(choice.name for choice in choices).items():
+            if count > 1:
+                text = f'{count} entries are called "{name}". Give each its own `name:`.'
+                problems.append(Problem(axis, text))
+    return problems
+
+
+def _mismatches(data: Choice, models: Sequence[Choice], stream: StreamSection) -> list[Problem]:
+    """Models that cannot look at these images."""
+    source = registry.load("data", data.use)
+    problems = []
+    for i, choice in enumerate(models):
+        model = registry.load("models", choice.use)
+        for fact, unit in (("num_classes", "classes"), ("input_size", "pixels a side")):
+            mine, theirs = getattr(model, fact), getattr(source, fact)
+            if mine != theirs:
+                problems.append(
+                    Problem(
+                        f"models[{i}]",
+                        f"{choice.use} has {mine} {unit}, and data {data.use} has {theirs}. "
+                        "Choose a model and data that fit each other.",
+                    )
+                )
+    return problems
+
+
+# -- shape errors ----------------------------------------------------------------------------------
+
+
+def _shape_problem(error: Any) -> Problem:
+    """A pydantic error as place, problem, remedy."""
+    path = ""
+    for part in error["loc"]:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif not str(part).startswith(("function-", "literal[", "constrained", "int", "str")):
+            path += f".{part}" if path else str(part)
+    kind = error["type"]
+    if kind == "extra_forbidden":
+        name = str(error["loc"][-1])
+        known = _section_fields(error["loc"])
+        hint = registry.suggest(name, known, "Fields")
+        return Problem(path, f"unknown field. {hint}")
+    if kind == "missing":
+        return Problem(path, "is missing. Add it; see benchmark.yaml for an example.")
+    if kind == "string_pattern_mismatch":
+        text = "may hold letters, digits, dots, dashes and underscores only. Rename it."
+        return Problem(path, text)
+    shown = repr(error["input"])
+    shown = shown if len(shown) <= 60 else shown[:57] + "…"
+    return Problem(path, f"{shown} does not fit: {error['msg']}. Correct the value.")
+
+
+def _section_fields(loc: Sequence[Any]) -> list[str]:
+    sections: dict[str, Any] = {
+        "stream": StreamSection,
+        "run": RunSection,
+        "include": Filter,
+        "exclude": Filter,
+        "presets": PresetEntry,
+    }
+    return list(sections.get(str(loc[0]), BenchmarkFile).model_fields)

@@ -1,0 +1,22 @@
+"""An answer of the command line: for people as text, for machines as data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tabulate import tabulate
+
+
+@dataclass(frozen=True)
+class Description:
+    """The same facts twice."""
+
+    text: str
+    data: Any
+
+
+def columns(rows: Sequence[dict[str, Any]]) -> str:
+    """Rows of equal keys as aligned text columns."""
+    return tabulate(rows, headers="keys", tablefmt="simple", disable_numparse=True)

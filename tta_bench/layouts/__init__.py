@@ -1,0 +1,17 @@
+"""Layouts: each turns records into a plan of columns; a new one is a file and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from tta_bench.layouts import cost, long_term, per_corruption
+from tta_bench.layouts.plan import Layout
+
+LAYOUTS: Mapping[str, Layout] = MappingProxyType(
+    {
+        "per-corruption": per_corruption.lay_out,
+        "long-term": long_term.lay_out,
+        "cost": cost.lay_out,
+    }
+)

@@ -1,0 +1,109 @@
+"""Records sorted into lines, one per row of a table, each knowing what it lacks and why."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tta_bench.layouts.checks import mixed_versions, refuse_doubles
+from tta_bench.layouts.records import GroupId, Record, RowId, Slot, bits_order
+
+UNTOLD = "not recorded"
+LONGEST_REASON = 200  # characters; the whole of it is in the store
+
+
+@dataclass(frozen=True)
+class Line:
+    """The records behind one row, by seed; every seed of the table is there, if only empty.
+
+    `done` holds those that carry a result, by their place in the stream.
+    """
+
+    group: GroupId
+    row: RowId
+    versions: str
+    cells: dict[int, list[Record]]
+    done: dict[int, dict[Slot, Record]]
+
+    @property
+    def records(self) -> list[Record]:
+        """All of them."""
+        return [record for records in self.cells.values() for record in records]
+
+
+def lines(layout: str, records: Sequence[Record]) -> list[Line]:
+    """The lines of a table in the order of the YAML; two cells in one place are an error."""
+    seeds = sorted({record.seed for record in records})
+    split = mixed_versions(records)
+    found: dict[tuple[GroupId, RowId], list[Record]] = defaultdict(list)
+    for record in records:
+        # The versions of a method are rows of their own, so that none is averaged with another.
+        version = record.version if record.method in split else ""
+        row = RowId(record.method, record.variant, record.reset, version)
+        found[record.group, row].append(record)
+    refuse_doubles(layout, (((*group, *row), rows) for (group, row), rows in found.items()))
+    return [_line(*place, found[place], seeds) for place in _ordered(found)]
+
+
+def _line(group: GroupId, row: RowId, records: Sequence[Record], seeds: Sequence[int]) -> Line:
+    """One line."""
+    versions = ", ".join(sorted({record.version for record in records if record.version}))
+    cells = {seed: [record for record in records if record.seed == seed] for seed in seeds}
+    done = {seed: {r.slot: r for r in cells[seed] if r.ok and r.slot is not None} for seed in seeds}
+    return Line(group, row, versions, cells, done)
+
+
+def _ordered(
+    found: dict[tuple[GroupId, RowId], list[Record]],
+) -> list[tuple[GroupId, RowId]]:
+    """Places as in the YAML; names settle what it leaves open."""
+    models: dict[GroupId, tuple[int, int]] = {}
+    methods: dict[tuple[GroupId, RowId], int] = {}
+    for (group, row), records in found.items():
+        first = min((r.model_order, r.quantizer_order) for r in records)
+        models[group] = min(models.get(group, first), first)
+        methods[group, row] = min(r.method_order for r in records)
+    return sorted(
+        found,
+        key=lambda p: (models[p[0]], p[0].model, bits_order(p[0].bits), p[0], methods[p], p[1]),
+    )
+
+
+def shortfall(line: Line, scope: Sequence[Slot]) -> str:
+    """Why a line has no number where it has none: unsupported, failed, or not run yet."""
+    seeds_of: dict[str, list[int]] = defaultdict(list)
+    missing = 0
+    for seed, records in line.cells.items():
+        stopped = next((r for r in records if r.stopped), None)
+        if stopped is not None:
+            seeds_of[_reason(stopped)].append(seed)
+        else:
+            missing += sum(slot not in line.done[seed] for slot in scope)
+    texts = [_of_seeds(text, seeds, len(line.cells)) for text, seeds in seeds_of.items()]
+    if missing:
+        texts.append(f"not run yet: {missing} of {len(scope) * len(line.cells)} records")
+    return "; ".join(texts) or (UNTOLD if scope else "not run yet")
+
+
+def _reason(record: Record) -> str:
+    """Status and reason on one line; of a traceback, the line that says what happened."""
+    text = record.reason.strip()
+    if record.status == "failed":
+        text = text.splitlines()[-1] if text else ""
+    text = " ".join(text.split()) or "no reason recorded"
+    short = text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 1]}…"
+    return f"{record.status}: {short}"
+
+
+def _of_seeds(text: str, seeds: Sequence[int], of: int) -> str:
+    """The text, with the seeds that it is true of unless that is all of them."""
+    if len(seeds) == of:
+        return text
+    return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}: {text}"
+
+
+def skipped(records: Iterable[Record]) -> str:
+    """A text on updates that a method skipped, or nothing."""
+    count = sum(record.skipped_updates for record in records if record.ok)
+    return f"{count} update{'s' * (count != 1)} skipped" if count else ""

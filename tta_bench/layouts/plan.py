@@ -1,0 +1,105 @@
+"""What a layout says: which columns there are, and how each gets its number from records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from tta_bench.layouts.records import Record, Slot, slots
+from tta_bench.layouts.types import Column, TableError
+
+Measure = Callable[[Sequence[Record]], "float | None"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a caller may ask of a layout."""
+
+    round: int | None = None  # None is the last
+    allow_mixed: bool = False
+    caption: str | None = None  # None is the layout's own
+    label: str | None = None  # None is tab:<layout>
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A column and its number: `measure` over one seed's records in the slots it `needs`.
+
+    A `fact` is known of a cell without its results, so it is shown as soon as one record tells it.
+    """
+
+    column: Column
+    measure: Measure
+    needs: Callable[[Slot], bool] = lambda slot: False
+    fact: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A layout applied to records, before any number is computed."""
+
+    caption: str
+    specs: tuple[Spec, ...]
+    notes: tuple[str, ...] = ()
+
+
+Layout = Callable[[str, Sequence[Record], Options], Plan]
+
+
+def accuracy(records: Sequence[Record]) -> float | None:
+    """The mean accuracy, each domain counting the same, as the literature does."""
+    values = [r.accuracy for r in records if r.accuracy is not None]
+    return fmean(values) if len(values) == len(records) else None
+
+
+def per_image(name: str) -> Measure:
+    """A measure: a count per image, each image counting the same."""
+
+    def measure(records: Sequence[Record]) -> float | None:
+        images = sum(r.n or 0 for r in records)
+        values = [getattr(r, name) for r in records]
+        if not images or any(value is None for value in values):
+            return None
+        return float(sum(v * (r.n or 0) for v, r in zip(values, records, strict=True)) / images)
+
+    return measure
+
+
+def fact(name: str) -> Measure:
+    """A measure: what the first record that has it says."""
+
+    def measure(records: Sequence[Record]) -> float | None:
+        return next((v for r in records if (v := getattr(r, name)) is not None), None)
+
+    return measure
+
+
+def averaged(found: Sequence[Slot]) -> Callable[[Slot], bool]:
+    """Which slots count for an average: clean images do only where there is nothing else."""
+    only_clean = all(slot.corruption == "clean" for slot in found)
+    return lambda slot: only_clean or slot.corruption != "clean"
+
+
+def clean_note(found: Sequence[Slot]) -> tuple[str, ...]:
+    """A note if clean images are in the stream but not in the average."""
+    names = {slot.corruption for slot in found}
+    return ("Averages leave out the clean images.",) if "clean" in names and len(names) > 1 else ()
+
+
+def chosen_round(layout: str, found: Sequence[Slot], asked: int | None) -> int:
+    """The round asked for, or else the last."""
+    rounds = sorted({slot.round for slot in found})
+    if asked is None:
+        return rounds[-1] if rounds else 1
+    if asked not in rounds:
+        have = ", ".join(map(str, rounds)) or "none yet"
+        raise TableError(f"table {layout}", f"no records of round {asked}", f"Rounds: {have}")
+    return asked
+
+
+def severity_text(records: Sequence[Record]) -> str:
+    """ ", severity 5", or nothing if there is no such thing."""
+    found = sorted({slot.severity for slot in slots(records) if slot.severity > 0})
+    name = "severity" if len(found) == 1 else "severities"
+    return f", {name} {', '.join(map(str, found))}" if found else ""

@@ -1,0 +1,146 @@
+"""The tidy frame as typed records, and the little that every layout asks of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tta_bench.layouts.types import TableError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+class Slot(NamedTuple):
+    """Where in the stream a record belongs."""
+
+    round: int
+    corruption: str
+    severity: int
+
+
+class GroupId(NamedTuple):
+    """What makes a group of rows: one quantised model."""
+
+    model: str
+    quantizer: str
+    bits: str
+
+
+class RowId(NamedTuple):
+    """What makes a row within its group; rows that differ in any of these are never averaged."""
+
+    method: str
+    variant: str
+    reset: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One row of the frame; it has no `slot` where only the status of its cell is known."""
+
+    key: str
+    model: str
+    quantizer: str
+    method: str
+    bits: str
+    variant: str
+    reset: str
+    version: str
+    seed: int
+    status: str
+    reason: str
+    slot: Slot | None
+    n: int | None
+    accuracy: float | None
+    forwards: float | None
+    backwards: float | None
+    skipped_updates: int
+    fingerprint: str | None
+    backprop: bool | None
+    memory_mib: float | None
+    packed_mib: float | None
+    measured_mib: float | None
+    model_order: int
+    quantizer_order: int
+    method_order: int
+    domain_order: int
+
+    @property
+    def group(self) -> GroupId:
+        """The quantised model it belongs to."""
+        return GroupId(self.model, self.quantizer, self.bits)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it says that its cell has no valid results, whatever its other records hold."""
+        return self.status in ("unsupported", "failed")
+
+    @property
+    def ok(self) -> bool:
+        """Whether it carries a result."""
+        return self.status == "ok" and self.slot is not None
+
+
+FIELDS = (*(f.name for f in fields(Record) if f.name != "slot"), *Slot._fields)
+ORDERS = ("model_order", "quantizer_order", "method_order", "domain_order")
+INTEGERS = ("seed", "severity", "skipped_updates", *ORDERS)
+# A status row of a cell may leave these out; its other rows know them.
+OF_THE_CELL = ("variant", "reset", "version", "backprop")
+DEFAULTS: dict[str, Any] = {
+    "variant": "",
+    "reset": "never",
+    "version": "",
+    "backprop": None,
+    "reason": "",
+    "quantizer": "",
+    "severity": 0,
+    "skipped_updates": 0,
+    "domain_order": 0,
+}
+
+
+def read(frame: DataFrame) -> list[Record]:
+    """The records of a tidy frame, missing values as None."""
+    if frame.empty:
+        raise TableError("table", "there are no records", "Run the benchmark first: tta-bench run")
+    if absent := [name for name in FIELDS if name not in frame.columns]:
+        raise TableError(
+            "table",
+            f"the frame lacks the columns {', '.join(absent)}",
+            "Make it with tta_bench.frame.load",
+        )
+    columns = (frame[name].astype(object).where(frame[name].notna(), None) for name in FIELDS)
+    rows = [dict(zip(FIELDS, row, strict=True)) for row in zip(*columns, strict=True)]
+    known = {(r["key"], name): r[name] for r in rows for name in OF_THE_CELL if r[name] is not None}
+    return [_record(row, known) for row in rows]
+
+
+def _record(row: dict[str, Any], known: dict[tuple[str, str], Any]) -> Record:
+    """One record, with what its cell or the defaults know filled in."""
+    for name, value in DEFAULTS.items():
+        if row[name] is None:
+            row[name] = known.get((row["key"], name), value)
+    for name in INTEGERS:  # a column with gaps holds floats
+        row[name] = int(row[name])
+    row["version"] = str(row["version"])
+    round_, corruption, severity = (row.pop(name) for name in Slot._fields)
+    given = round_ is not None and corruption is not None
+    return Record(slot=Slot(int(round_), corruption, severity) if given else None, **row)
+
+
+def slots(records: Iterable[Record]) -> list[Slot]:
+    """All places in the stream that any cell has filled or is to fill, in the order of the YAML."""
+    order: dict[Slot, int] = {}
+    for record in records:
+        if (slot := record.slot) is not None:
+            order[slot] = min(order.get(slot, record.domain_order), record.domain_order)
+    return sorted(order, key=lambda slot: (slot.round, order[slot], slot))
+
+
+def bits_order(bits: str) -> tuple[int, ...]:
+    """Sorts FP32 before W8A8 before W4A4."""
+    return tuple(-int(digits) for digits in re.findall(r"\d+", bits))

@@ -1,0 +1,66 @@
+"""`tta-bench list`: what is installed, and what each plugin says of itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from tta_bench import registry
+from tta_bench.describe import Description, columns
+from tta_bench.errors import UserError
+
+FACTS = {
+    "methods": ("family", "cost", "needs", "version"),
+    "quantizers": ("version", "calibration_images"),
+    "models": ("family", "input_size", "num_classes", "version"),
+    "data": ("input_size", "num_classes", "version"),
+    "corruptions": (),
+}
+
+
+def describe(group: str | None, long: bool) -> Description:
+    """The plugins of a group, or of all; with facts, each is imported and its errors are shown."""
+    if group is not None and group not in registry.GROUPS:
+        hint = registry.suggest(group, list(registry.GROUPS))
+        raise UserError(f'list: unknown group "{group}". {hint}')
+    groups = [group] if group else list(registry.GROUPS)
+    if not long:
+        data: dict[str, Any] = {g: registry.names(g) for g in groups}
+        width = max(map(len, groups))
+        lines = [f"{g:<{width}}  {', '.join(names)}" for g, names in data.items()]
+        return Description("\n".join(lines), data)
+    data = {g: [_facts(g, name) for name in registry.names(g)] for g in groups}
+    return Description("\n\n".join(f"{g}\n{columns(rows)}" for g, rows in data.items()), data)
+
+
+def locate(plugin: str) -> tuple[str, str]:
+    """(group, name) of a plugin given as `name` or `group/name`."""
+    group, slash, name = plugin.partition("/")
+    if slash:
+        registry.find(group, name)
+        return group, name
+    homes = [g for g in registry.GROUPS if plugin in registry.names(g)]
+    if not homes:
+        known = [name for g in registry.GROUPS for name in registry.names(g)]
+        raise UserError(f'no plugin "{plugin}" is installed. {registry.suggest(plugin, known)}')
+    if len(homes) > 1:
+        raise UserError(f'"{plugin}" is in {" and ".join(homes)}. Write e.g. {homes[0]}/{plugin}.')
+    return homes[0], plugin
+
+
+def _facts(group: str, name: str) -> dict[str, Any]:
+    """A row of facts; a plugin that cannot be imported shows its error instead."""
+    row: dict[str, Any] = {"name": name}
+    try:
+        plugin = registry.load(group, name)
+    except registry.UnknownPlugin as error:
+        return row | dict.fromkeys(FACTS[group], "") | {"what": f"BROKEN: {error}"}
+    for fact in FACTS[group]:
+        label = "#FP/#BP" if fact == "cost" else fact
+        row[label] = str(getattr(plugin, fact, ""))
+    if group == "methods":
+        row["parameters"] = ", ".join(
+            f"{f.name}={f.default}" for f in dataclasses.fields(plugin) if f.name != "seed"
+        )
+    text = getattr(plugin, "summary", "") or (plugin.__doc__ or "").strip().split("\n")[0]
+    return row | {"what": text, "from": registry.origin(group, name)}

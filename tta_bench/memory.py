@@ -1,0 +1,120 @@
+"""Byte counts of any model × quantizer × method, before any run: no GPU, no weights, seconds.
+
+Three columns, never merged:
+
+- `memory_bytes`, the paper's: peak live tensor bytes of one adaptation step in FP32 (parameters,
+  buffers, input, activations, gradients, optimizer, method state; fused attention). For a quantised
+  model that count is scaled ideally, as the paper does: parameters × weight bits / 32 + the rest ×
+  activation bits / 32. It claims nothing about kernels, and leaves out library workspaces, of which
+  cuBLAS alone has some 8 MiB on a GPU.
+- `packed_bytes`, what the integers really need: the quantizer's codes, scales, zero points and
+  unquantised rest, and the method's state as it would be saved.
+- `measured_bytes`, CUDA's own peak; None without CUDA, never guessed.
+
+What fake tensors cannot know is answered by the conventions in `pretend`: every sample is kept.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import torch
+
+from tta_bench import registry
+from tta_bench.api import Bits, Method, ModelSource, Quantizer
+from tta_bench.dryrun import (
+    Usage,
+    dry,
+    fake_,
+    hold_first_input_,
+    skeleton,
+    use_of_backbone,
+    use_of_features,
+    use_of_images,
+)
+
+MIB = 2**20
+
+
+class NotApplicable(ValueError):
+    """The method cannot run on this model; the text is its reason."""
+
+
+@dataclass(frozen=True)
+class MemoryReport:
+    """The three columns, and what the first is made of."""
+
+    memory_bytes: int
+    packed_bytes: int
+    measured_bytes: int | None
+    breakdown: dict[str, int]  # the FP32 count by part; it adds up to the FP32 peak
+    bounded: bool  # False: the method's state was still growing when counting stopped
+
+    @property
+    def memory_mib(self) -> float:
+        """The paper's column."""
+        return self.memory_bytes / MIB
+
+    @property
+    def packed_mib(self) -> float:
+        """Integers and method state."""
+        return self.packed_bytes / MIB
+
+    @property
+    def measured_mib(self) -> float | None:
+        """CUDA's peak, where there was CUDA."""
+        return None if self.measured_bytes is None else self.measured_bytes / MIB
+
+
+def account(
+    model: str | ModelSource, quantizer: Quantizer, method: Method, batch_size: int = 64
+) -> MemoryReport:
+    """The byte counts of one adaptation step; neither `method` nor any random generator is touched."""
+    source = registry.load("models", model)() if isinstance(model, str) else model
+    bits, method = Bits.parse(quantizer.bits), copy.deepcopy(method)
+    with torch.random.fork_rng(devices=[]):
+        packed_bytes, use = _dry_run(source, quantizer, method, bits, batch_size)
+    parts = ("parameters", "inputs", "activations", "gradients", "state")
+    return MemoryReport(
+        memory_bytes=ideal_bytes(use, bits),
+        packed_bytes=packed_bytes + use.stored_bytes,
+        measured_bytes=None,
+        breakdown={part: getattr(use, part) for part in parts},
+        bounded=use.bounded,
+    )
+
+
+def ideal_bytes(use: Usage, bits: Bits) -> int:
+    """The peak if every FP32 number took only its bits."""
+    rest = use.peak_bytes - use.parameters
+    return round((use.parameters * bits.weight + rest * bits.activation) / 32)
+
+
+def start_measuring() -> None:
+    """Let CUDA's peak begin here; without CUDA there is nothing to measure."""
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+
+
+def measured_bytes() -> int | None:
+    """CUDA's peak since `start_measuring`, if CUDA was used."""
+    return (torch.cuda.is_available() and torch.cuda.max_memory_allocated()) or None
+
+
+def _dry_run(
+    source: ModelSource, quantizer: Quantizer, method: Method, bits: Bits, batch_size: int
+) -> tuple[int, Usage]:
+    """Packed bytes of the network, and the use of one step."""
+    model = skeleton(source)
+    with dry() as counter:
+        fake_(model)
+        packed_bytes = quantizer.packed_bytes(model)
+        model.bits, model.differentiable = bits, quantizer.differentiable
+        if reason := quantizer.unsupported(model) or method.unsupported(model):
+            raise NotApplicable(reason)
+        hold_first_input_(model)
+        if method.consumes == "images":
+            return packed_bytes, use_of_images(model, method, batch_size, counter)
+        backbone, width = use_of_backbone(model, method, batch_size, counter)
+    return packed_bytes, use_of_features(model, method, batch_size, backbone, width)

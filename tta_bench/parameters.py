@@ -1,0 +1,80 @@
+"""A plugin's parameters: checked against its fields, lists unrolled into sweeps."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from itertools import product
+from typing import Any, get_origin, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from tta_bench import registry
+from tta_bench.errors import Problem
+
+MAX_VARIANTS = 1000  # of one axis; a longer sweep is a mistake
+
+
+def check_params(cls: type, params: dict[str, Any], path: str) -> tuple[dict[str, Any], list[Problem]]:
+    """Parameters as a plugin's fields have them, and what is wrong with them."""
+    hints = get_type_hints(cls)
+    fields = [f.name for f in dataclasses.fields(cls)]
+    checked: dict[str, Any] = {}
+    problems = []
+    for key, value in params.items():
+        if key not in fields:
+            known = registry.suggest(key, fields, "Fields") if fields else "It takes none."
+            problems.append(Problem(f"{path}.{key}", f"unknown field. {known}"))
+            continue
+        try:
+            checked[key] = _typed(hints[key], value)
+        except ValueError as error:
+            problems.append(Problem(f"{path}.{key}", str(error)))
+    if not problems:
+        try:
+            cls(**checked)
+        except ValueError as error:
+            problems.append(Problem(path, f"{error}"))
+    return checked, problems
+
+
+def unroll(cls: type, given: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
+    """Every combination of list-valued parameters, with the label that tells them apart."""
+    hints = get_type_hints(cls)
+    swept = {
+        key: value
+        for key, value in given.items()
+        if isinstance(value, list) and get_origin(hints.get(key)) not in (list, tuple)
+    }
+    if math.prod(map(len, swept.values())) > MAX_VARIANTS:  # do not build what will be refused
+        return [(given, "")] * (MAX_VARIANTS + 1)
+    combinations = product(*([(k, v) for v in values] for k, values in swept.items()))
+    variants = []
+    for combination in combinations:
+        label = ", ".join(f"{k}={v}" for k, v in combination)
+        variants.append((given | dict(combination), f" ({label})" if label else ""))
+    return variants
+
+
+def _typed(hint: Any, value: Any) -> Any:
+    """The value as its field has it; YAML writes 1e-3 as a text, so texts may become numbers."""
+    if isinstance(value, bool) and bool not in _members(hint):
+        raise ValueError(f"{value} is a truth value, and {_spell(hint)} is wanted.")
+    try:
+        return TypeAdapter(hint).validate_python(value)
+    except ValidationError as error:
+        first = error.errors()[0]["msg"]
+        raise ValueError(f"{value!r} does not fit: {first}. Give {_spell(hint)}.") from None
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    return (hint, *getattr(hint, "__args__", ()))
+
+
+def _spell(hint: Any) -> str:
+    literals = [a for a in getattr(hint, "__args__", ()) if isinstance(a, str)]
+    if literals:
+        return "one of " + ", ".join(literals)
+    return {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}.get(
+        hint, str(hint).replace("typing.", "")
+    )

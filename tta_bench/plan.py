@@ -1,0 +1,94 @@
+"""Cells → tasks: cells that can share passes through the backbone become one task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tta_bench.api import Method
+from tta_bench.grid import Cell
+
+
+@dataclass(frozen=True)
+class Task:
+    """Cells over the same model, quantizer and stream, run by one worker in one go."""
+
+    cells: tuple[Cell, ...]
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """What a worker keeps warm for it."""
+        cell = self.cells[0]
+        return (cell.model.use, f"{cell.quantizer.use} {cell.quantizer.params}")
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Batch passes (forward, with backward counted as two) that a grid costs."""
+
+    naive: int
+    executed: int
+
+
+def make_method(cell: Cell) -> Method:
+    """A cell's method with its parameters, not yet set up."""
+    return cell.method.make("methods")
+
+
+def repeats(cell: Cell, method: Method) -> bool:
+    """Whether every round must give what the first one gave, so that one is enough.
+
+    True for what has no memory, and for what forgets at every domain, as long as the same batches
+    come again.
+    """
+    forgets = method.memory in ("none", "batch") or cell.reset == "domain"
+    return forgets and cell.order != "reshuffled"
+
+
+def tasks(cells: Sequence[Cell]) -> list[Task]:
+    """Tasks in the order in which to start them: the longest first, so that none straggles."""
+    shared: dict[tuple[object, ...], list[Cell]] = {}
+    found = []
+    for cell in cells:
+        if make_method(cell).consumes == "features":
+            shared.setdefault(_pass_identity(cell), []).append(cell)
+        else:
+            found.append(Task((cell,)))
+    found += [Task(tuple(group)) for group in shared.values()]
+    return sorted(found, key=task_passes, reverse=True)
+
+
+def passes(cells: Sequence[Cell]) -> Passes:
+    """What a grid costs, and what it would cost if every cell and round ran on its own."""
+    naive = sum(_batches(cell) * cell.rounds * _cost(make_method(cell)) for cell in cells)
+    return Passes(round(naive), round(sum(task_passes(task) for task in tasks(cells))))
+
+
+def task_passes(task: Task) -> float:
+    """Batch passes of one task; features are computed once, rounds that repeat are not run."""
+    cell = task.cells[0]
+    method = make_method(cell)
+    if method.consumes == "features":
+        rounds = cell.rounds if cell.order == "reshuffled" else 1
+        return _batches(cell) * rounds
+    rounds = 1 if repeats(cell, method) else cell.rounds
+    return _batches(cell) * rounds * _cost(method)
+
+
+def _pass_identity(cell: Cell) -> tuple[object, ...]:
+    stream = (cell.domains, cell.rounds, cell.batch_size, cell.limit, cell.order, cell.seed)
+    return (str(cell.data), str(cell.model), str(cell.quantizer), stream, cell.threads)
+
+
+def _batches(cell: Cell) -> int:
+    """Batches in one round; without a limit, of a set of 50 000."""
+    return len(cell.domains) * -(-(cell.limit or 50_000) // cell.batch_size)
+
+
+def _cost(method: Method) -> float:
+    """Passes a batch, from the declared forwards/backwards; a backward counts as two forwards."""
+    forward, _, backward = method.cost.partition("/")
+    numbers = [
+        float("".join(c for c in text if c.isdigit() or c == ".") or 1) for text in (forward, backward)
+    ]
+    return numbers[0] + 2 * numbers[1]

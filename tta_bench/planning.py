@@ -1,0 +1,112 @@
+"""`tta-bench plan` and `tta-bench memory`: what a run costs, told before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from tta_bench import memory, registry
+from tta_bench.api import Target
+from tta_bench.describe import Description, columns
+from tta_bench.errors import ConfigError, Problem, Unsupported
+from tta_bench.grid import Cell
+from tta_bench.parameters import check_params
+from tta_bench.plan import make_method, passes, tasks
+
+MIB = 2**20
+
+
+def describe(name: str, cells: Sequence[Cell]) -> Description:
+    """Cells, tasks, passes and memory of a grid."""
+    cost = passes(cells)
+    rows = [_row(cell) for cell in {_same_memory(c): c for c in cells}.values()]
+    ratio = cost.executed / cost.naive if cost.naive else 1.0
+    data = {
+        "name": name,
+        "cells": len(cells),
+        "tasks": len(tasks(cells)),
+        "records": sum(cell.records_expected for cell in cells),
+        "passes": cost.executed,
+        "naive_passes": cost.naive,
+        "memory": rows,
+    }
+    text = (
+        f"{name}: {data['cells']} cells in {data['tasks']} tasks, {data['records']} records.\n"
+        f"Batch passes (a backward counts as two): {cost.executed}; one run for every cell and round "
+        f"would need {cost.naive} ({ratio:.2f} of it).\n\n{columns(rows)}"
+    )
+    return Description(text, data)
+
+
+def describe_memory(
+    model: str,
+    quantizer: str,
+    bits: str | None,
+    method: str,
+    settings: Sequence[str],
+    batch_size: int,
+) -> Description:
+    """The three memory columns of one combination, and what they are made of."""
+    source = _plugin("models", model, {})
+    quantiser = _plugin("quantizers", quantizer, {"bits": bits} if bits else {})
+    target = Target(model, source.family, quantiser.bits)
+    presets = registry.load("methods", method).presets(target)
+    adapter = _plugin("methods", method, presets | _settings(settings))
+    report = memory.account(source, quantiser, adapter, batch_size)
+    data = {
+        "model": model,
+        "bits": quantiser.bits,
+        "method": method,
+        "batch_size": batch_size,
+        **_mib(report),
+        "breakdown_mib": {k: round(v / MIB, 2) for k, v in report.breakdown.items()},
+    }
+    lines = [f"{key}: {value}" for key, value in data.items() if key != "breakdown_mib"]
+    lines += [f"  {key}: {value} MiB" for key, value in data["breakdown_mib"].items()]
+    return Description("\n".join(lines), data)
+
+
+def _row(cell: Cell) -> dict[str, Any]:
+    row = {"model": cell.labels.model, "bits": cell.bits, "method": cell.labels.method}
+    try:
+        report = memory.account(
+            cell.model.make("models"),
+            cell.quantizer.make("quantizers"),
+            make_method(cell),
+            cell.batch_size,
+        )
+    except Unsupported as reason:
+        return row | {"memory_mib": None, "packed_mib": None, "note": str(reason)}
+    found = _mib(report)
+    return row | {k: found[k] for k in ("memory_mib", "packed_mib")} | {"note": ""}
+
+
+def _same_memory(cell: Cell) -> tuple[str, ...]:
+    return (str(cell.model), str(cell.quantizer), str(cell.method), str(cell.batch_size))
+
+
+def _mib(report: memory.MemoryReport) -> dict[str, float | None]:
+    columns = ("memory_mib", "packed_mib", "measured_mib")
+    found = {name: getattr(report, name) for name in columns}
+    return {name: None if mib is None else round(mib, 1) for name, mib in found.items()}
+
+
+def _plugin(group: str, name: str, params: dict[str, Any]) -> Any:
+    cls = registry.load(group, name)
+    checked, problems = check_params(cls, params, name)
+    if problems:
+        raise ConfigError(group, problems)
+    return cls(**checked)
+
+
+def _settings(texts: Sequence[str]) -> dict[str, Any]:
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            problem = Problem("--set", f'"{text}" is not of the form key=value. Write e.g. lr=0.01.')
+            raise ConfigError("memory", [problem])
+        found[key] = yaml.safe_load(value)
+    return found

@@ -1,0 +1,105 @@
+"""What a run shows while it goes: bars with time left on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Progress as Bars
+
+from tta_bench.store import Record
+
+if TYPE_CHECKING:
+    from tta_bench.grid import Cell
+    from tta_bench.plan import Task
+
+PLAIN_INTERVAL_SECONDS = 10.0
+
+
+class Progress:
+    """Follows a run by its records."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.console = Console(stderr=True, quiet=quiet, highlight=False)
+        self.bars: Bars | None = None
+
+    def note(self, text: str) -> None:
+        """One line about something worth knowing."""
+        self.console.print(text, markup=False)
+
+    @contextmanager
+    def running(self, cells: Sequence[Cell], done: int) -> Iterator[None]:
+        """Show progress over these cells while the block runs."""
+        self.cells = {cell.key: cell for cell in cells}
+        self.expected = sum(cell.records_expected for cell in cells)
+        self.seen: Counter[str] = Counter()
+        self.finished, self.start, self.last_line = 0, time.monotonic(), 0.0
+        already = f", {done} done already" if done else ""
+        self.note(f"{len(cells)} cells to run{already}, {self.expected} records.")
+        if not self.console.is_terminal:
+            yield
+            return
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        with Bars(*columns, console=self.console) as self.bars:
+            self.bar = self.bars.add_task("starting", total=self.expected)
+            yield
+        self.bars = None
+
+    def prepared(self, done: int, total: int) -> None:
+        """So many corrupted sets are ready."""
+        self._show(f"images {done}/{total}", 0)
+
+    def started(self, task: Task) -> None:
+        """A task is about to run; what it had shown before counts again."""
+        for cell in task.cells:
+            if self.bars is not None:
+                self.bars.advance(self.bar, -self.seen[cell.key])
+            self.seen[cell.key] = 0
+
+    def records(self, records: list[Record]) -> None:
+        """Records of one cell have arrived."""
+        cell = self.cells[records[0]["key"]]
+        arrived = [r for r in records if r["kind"] == "domain"]
+        over = any(r["status"] != "ok" for r in arrived)
+        share = cell.records_expected - self.seen[cell.key] if over else len(arrived)
+        self.seen[cell.key] += share
+        if arrived and self.seen[cell.key] == cell.records_expected:
+            self.finished += 1
+        labels = cell.labels
+        self._show(f"{labels.model} {cell.bits} {labels.method}", share)
+
+    def _show(self, what: str, share: int) -> None:
+        if self.bars is not None:
+            self.bars.update(self.bar, advance=share, description=what)
+            return
+        now, total = time.monotonic(), sum(self.seen.values())
+        if now - self.last_line < PLAIN_INTERVAL_SECONDS and total < self.expected:
+            return
+        self.last_line = now
+        spent = now - self.start
+        left = f", about {spent / total * (self.expected - total):.0f} s left" if total else ""
+        cells = f"{self.finished}/{len(self.cells)} cells"
+        self.note(f"[{spent:5.0f} s] {total}/{self.expected} records, {cells}{left}: {what}")
+
+
+def to_stderr(text: str) -> None:
+    """A line for a person, out of the way of output that a program reads."""
+    print(text, file=sys.stderr)

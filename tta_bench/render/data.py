@@ -1,0 +1,86 @@
+"""Tables for machines: CSV with a flat header, JSON with the table's structure. A dash is empty."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+from tta_bench.table import Entry, Row, RowGroup, Table
+
+DECIMALS = 4  # below this, summing in another order shows
+
+
+def to_csv(table: Table) -> str:
+    """One line per row; `…_std` columns only where a spread over seeds exists."""
+    spread = [
+        any(row.entries[i].std is not None for group in table.groups for row in group.rows)
+        for i in range(len(table.columns))
+    ]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    header = ["model", "quantizer", "bits", "method", "variant", "reset", "version"]
+    for column, has_std in zip(table.columns, spread, strict=True):
+        header += [column.key, f"{column.key}_std"] if has_std else [column.key]
+    writer.writerow([*header, "footnotes"])
+    for group in table.groups:
+        writer.writerows(_fields(table, group, row, spread) for row in group.rows)
+    return out.getvalue()
+
+
+def _fields(table: Table, group: RowGroup, row: Row, spread: list[bool]) -> list[str]:
+    """One line of CSV; its footnotes are spelled out, as there is no foot to put them."""
+    line = [group.model, group.quantizer, group.bits]
+    line += [row.method, row.variant, row.reset, row.version]
+    for entry, has_std in zip(row.entries, spread, strict=True):
+        line += [_plain(entry.value), _plain(entry.std)] if has_std else [_plain(entry.value)]
+    marks = {*table.marks, *row.marks, *(mark for entry in row.entries for mark in entry.marks)}
+    return [*line, " | ".join(table.footnotes[mark - 1] for mark in sorted(marks))]
+
+
+def _plain(value: float | bool | None) -> str:
+    """A number for machines."""
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else f"{value:.{DECIMALS}f}"
+
+
+def to_json(table: Table) -> str:
+    """The whole table, entries by column key; marks are footnote numbers, counted from 1."""
+    content = {
+        "layout": table.layout,
+        "label": table.label,
+        "caption": table.caption,
+        "marks": table.marks,
+        "columns": [vars(column) for column in table.columns],
+        "groups": [
+            {
+                "label": group.label,
+                "model": group.model,
+                "quantizer": group.quantizer,
+                "bits": group.bits,
+                "rows": [_row(table, row) for row in group.rows],
+            }
+            for group in table.groups
+        ],
+        "footnotes": table.footnotes,
+        "notes": table.notes,
+    }
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _row(table: Table, row: Row) -> dict[str, Any]:
+    """A row as JSON has it."""
+    keys = [column.key for column in table.columns]
+    return vars(row) | {"entries": dict(zip(keys, map(_entry, row.entries), strict=True))}
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    """An entry as JSON has it, rounded as in CSV."""
+    return vars(entry) | {"value": _rounded(entry.value), "std": _rounded(entry.std)}
+
+
+def _rounded(value: float | bool | None) -> float | bool | None:
+    """A number with as many decimals as CSV prints; ticks and dashes as they are."""
+    return value if value is None or isinstance(value, bool) else round(value, DECIMALS)

@@ -1,0 +1,118 @@
+"""The straight line from a benchmark file to its results folder."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tta_bench import plan
+from tta_bench.errors import ConfigError, Problem, UserError
+from tta_bench.grid import Cell
+from tta_bench.plan import Task
+from tta_bench.progress import Progress
+from tta_bench.runner import Runner, chores
+from tta_bench.store import Record, ResultStore, cell_status
+
+OVERWRITE = ("missing", "failed", "all")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a run ended: cells by state, and where they are."""
+
+    folder: Path
+    states: dict[str, int]
+    ran: int
+
+    @property
+    def failed(self) -> int:
+        return self.states.get("failed", 0)
+
+
+class Writer:
+    """The sink of a run: every record goes to the store first, then to the screen."""
+
+    def __init__(self, store: ResultStore, progress: Progress) -> None:
+        self.store, self.progress = store, progress
+
+    def prepared(self, done: int, total: int) -> None:
+        self.progress.prepared(done, total)
+
+    def started(self, task: Task) -> None:
+        for cell in task.cells:
+            self.store.forget(cell)
+        self.progress.started(task)
+
+    def records(self, records: list[Record]) -> None:
+        self.store.append(records)
+        self.progress.records(records)
+
+
+def run(
+    name: str,
+    cells: Sequence[Cell],
+    runner: Runner,
+    results: Path,
+    overwrite: str,
+    progress: Progress,
+) -> Summary:
+    """Run what is not there yet; return how all cells stand."""
+    store = ResultStore(results, name)
+    lock = store.open(cells)
+    try:
+        for cell in cells:
+            damage = store.repair(cell)
+            if damage:
+                progress.note(damage)
+        waiting = pending(store, cells, overwrite)
+        if waiting:
+            check_inputs(waiting)
+            tasks = plan.tasks(waiting)
+            with progress.running(waiting, done=len(cells) - len(waiting)):
+                runner.run(tasks, chores(waiting), Writer(store, progress))
+    finally:
+        lock.release()
+    states = Counter(store.status(cell) for cell in cells)
+    return Summary(store.folder, dict(states), len(waiting))
+
+
+def pending(store: ResultStore, cells: Sequence[Cell], overwrite: str) -> list[Cell]:
+    """The cells to run: those without a result, those that failed as well, or all."""
+    redo = {"missing": {"missing"}, "failed": {"missing", "failed"}}.get(overwrite)
+    return [cell for cell in cells if redo is None or store.status(cell) in redo]
+
+
+def check_inputs(cells: Sequence[Cell]) -> None:
+    """Raise with everything that keeps models or data from being read here."""
+    from tta_bench.api import Domain
+
+    problems: dict[str, Problem] = {}
+    for cell in {str(c.model): c for c in cells}.values():
+        for text in cell.model.make("models").problems():
+            problems[text] = Problem(f"model {cell.labels.model}", text)
+    for cell in {str(c.data): c for c in cells}.values():
+        for text in cell.data.make("data").problems([Domain(*d) for d in cell.domains]):
+            problems[text] = Problem(f"data {cell.data.use}", text)
+    if problems:
+        raise ConfigError("inputs", list(problems.values()))
+
+
+def cell_states(store: ResultStore) -> dict[str, str]:
+    """State of every cell in the manifest, without importing a plugin."""
+    cells = store.manifest()["cells"]
+    return {c["key"]: cell_status(store.read(c["key"]), c["records_expected"]) for c in cells}
+
+
+def make_runner(engine: str, workers: int | str, threads: int, address: str | None) -> Runner:
+    """The runner of an engine's name."""
+    if engine == "local":
+        from tta_bench.runner import LocalRunner
+
+        return LocalRunner(threads)
+    if engine == "ray":
+        from tta_bench.ray_runner import RayRunner
+
+        return RayRunner(workers, threads, address)
+    raise UserError(f'--engine {engine}: unknown. Use "ray" or "local".')

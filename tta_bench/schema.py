@@ -1,0 +1,110 @@
+"""The shape of a benchmark file, before any plugin is looked at."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+
+MAX_GRID_VALUES = 1000  # a longer list is a mistake, and would be a grid of years
+
+
+class Strict(BaseModel):
+    """Unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Entry(BaseModel):
+    """A plugin by name, with parameters beside `use`; a plain string is a plugin without any."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    use: str
+    name: str | None = None
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The plugin's own keys."""
+        return dict(self.model_extra or {})
+
+
+class MethodEntry(Entry):
+    """A method may choose its own reset protocol."""
+
+    reset: Literal["never", "domain"] | None = None
+
+
+def _as_mapping(value: Any) -> Any:
+    return {"use": value} if isinstance(value, str) else value
+
+
+def _as_list(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+AnyEntry = Annotated[Entry, BeforeValidator(_as_mapping)]
+AnyMethod = Annotated[MethodEntry, BeforeValidator(_as_mapping)]
+Axis = Field(min_length=1, max_length=MAX_GRID_VALUES)
+Text = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+# Becomes a folder name: nothing that could climb out of the results folder.
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+Corruptions = Annotated[list[Text], BeforeValidator(_as_list), Field(min_length=1, max_length=200)]
+
+
+class StreamSection(Strict):
+    """Rounds × corruptions × batches."""
+
+    corruptions: Corruptions = ["imagenet-c-15"]
+    severity: int = Field(5, ge=1, le=5)
+    rounds: int = Field(10, ge=1, le=10_000)
+    batch_size: int = Field(64, ge=1, le=65_536)
+    limit: int | None = Field(None, ge=1)
+    order: Literal["shuffled", "reshuffled", "sequential"] = "shuffled"
+    reset: Literal["never", "domain"] = "never"
+
+
+class RunSection(Strict):
+    """How to run; nothing here may change a number, except `threads`, which rounds sums otherwise."""
+
+    engine: Literal["ray", "local"] = "ray"
+    workers: Literal["auto"] | Annotated[int, Field(ge=1, le=4096)] = "auto"
+    threads: int = Field(1, ge=1, le=1024)
+
+
+class Filter(Strict):
+    """Patterns (`*` and `?` work) on a cell; all that are given must match."""
+
+    model: Text | None = None
+    quantizer: Text | None = None
+    method: Text | None = None
+    bits: Text | None = None
+    seed: int | None = None
+
+
+class PresetEntry(Strict):
+    """Default parameters for the methods and models it matches."""
+
+    method: Text = "*"
+    model: Text = "*"
+    family: Text = "*"
+    bits: Text = "*"
+    set: dict[str, Any]
+
+
+class BenchmarkFile(Strict):
+    """The whole file."""
+
+    name: Name
+    data: AnyEntry
+    models: list[AnyEntry] = Axis
+    quantizers: list[AnyEntry] = Field([Entry(use="fp32")], min_length=1, max_length=MAX_GRID_VALUES)
+    methods: list[AnyMethod] = Axis
+    stream: StreamSection = Field(default_factory=StreamSection)
+    seeds: list[int] = Field([2020], min_length=1, max_length=MAX_GRID_VALUES)
+    run: RunSection = Field(default_factory=RunSection)
+    include: list[Filter] = Field([], max_length=MAX_GRID_VALUES)
+    exclude: list[Filter] = Field([], max_length=MAX_GRID_VALUES)
+    presets: list[PresetEntry] = Field([], max_length=MAX_GRID_VALUES)
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)

@@ -1,0 +1,40 @@
+"""`tta-bench status`: how far each cell is, from the results folder alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from tta_bench.describe import Description, columns
+from tta_bench.store import ResultStore, cell_status
+
+
+def describe(store: ResultStore) -> Description:
+    """State, records and accuracy so far of every cell, and the reason where there is one."""
+    rows, reasons = [], []
+    for cell in store.manifest()["cells"]:
+        records = [r for r in store.read(cell["key"]) if r["kind"] == "domain"]
+        rows.append(_row(cell, records))
+        for record in records:
+            if record["status"] == "failed":
+                reasons.append(f"{cell['key']}:\n{record['reason'].rstrip()}")
+    counts = Counter(row["state"] for row in rows)
+    summary = ", ".join(f"{n} {state}" for state, n in sorted(counts.items()))
+    text = "\n\n".join([f"{store.folder}: {summary}", columns(rows), *reasons])
+    return Description(text, {"folder": str(store.folder), "states": counts, "cells": rows})
+
+
+def _row(cell: dict[str, Any], records: list[dict[str, Any]]) -> dict[str, Any]:
+    ok = [r for r in records if r["status"] == "ok"]
+    images = sum(r["images"] for r in ok)
+    reason = next((r["reason"] for r in records if r["status"] != "ok"), "")
+    return {
+        "model": cell["labels"]["model"],
+        "bits": cell["bits"],
+        "method": cell["labels"]["method"],
+        "seed": cell["seed"],
+        "state": cell_status(records, cell["records_expected"]),
+        "records": f"{len(ok)}/{cell['records_expected']}",
+        "accuracy": f"{100 * sum(r['correct'] for r in ok) / images:.1f}" if images else "",
+        "note": reason.strip().split("\n")[-1],
+    }

@@ -1,0 +1,188 @@
+"""The results folder of one benchmark: append-only, checksummed records, one file a cell.
+
+    results/<name>/benchmark.json      the cells of the last run, in order, with their names
+    results/<name>/records/<key>.jsonl the cell's description, then a line for every round and domain
+    results/<name>/lock                held by the run that is writing
+
+Every line ends with a checksum of what stands before it, so that a torn or edited line is noticed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+import os
+import socket
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tta_bench.errors import UserError
+
+if TYPE_CHECKING:  # reading results must not import torch, which cells' plugins do
+    from tta_bench.grid import Cell
+
+Record = dict[str, Any]
+MANIFEST = "benchmark.json"
+
+
+class ResultStore:
+    """Reads and writes one benchmark's folder; only the driver of a run writes."""
+
+    def __init__(self, results: Path, name: str) -> None:
+        self.folder = results / name
+        self.records_folder = self.folder / "records"
+
+    # Reading -----------------------------------------------------------------------------------
+
+    def manifest(self) -> Record:
+        """The cells of the last run, in order."""
+        path = self.folder / MANIFEST
+        try:
+            return json.loads(path.read_text())
+        except FileNotFoundError:
+            raise UserError(f"{path}: no such run. Start one with `tta-bench run`.") from None
+        except ValueError:
+            raise UserError(f"{path}: is damaged. Run the benchmark again to rewrite it.") from None
+
+    def read(self, key: str) -> list[Record]:
+        """The intact records of a cell, newest last; a damaged line ends the reading."""
+        path = self._path(key)
+        if not path.exists():
+            return []
+        return [record for record, _ in _intact(path.read_bytes())]
+
+    def all_records(self) -> Iterator[tuple[str, list[Record]]]:
+        """Key and records of every cell in the manifest."""
+        for cell in self.manifest()["cells"]:
+            yield cell["key"], self.read(cell["key"])
+
+    def status(self, cell: Cell) -> str:
+        """`done`, `unsupported`, `failed` or `missing`."""
+        return cell_status(self.read(cell.key), cell.records_expected)
+
+    # Writing -----------------------------------------------------------------------------------
+
+    def open(self, cells: Sequence[Cell]) -> Lock:
+        """Take the folder for one run and write down what it is about."""
+        try:
+            self.records_folder.mkdir(parents=True, exist_ok=True)
+            lock = Lock(self.folder / "lock")
+        except OSError as error:
+            raise UserError(
+                f"{self.folder}: cannot be written: {error.strerror}. Choose another --results folder."
+            ) from error
+        self._write_manifest(cells)
+        return lock
+
+    def forget(self, cell: Cell) -> None:
+        """Drop what is recorded of a cell, because it is about to be computed anew."""
+        self._path(cell.key).unlink(missing_ok=True)
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Add records of one cell and see them on the disk before going on."""
+        path = self._path(records[0]["key"])
+        try:
+            with open(path, "ab") as file:
+                file.write(b"".join(map(_line, records)))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise UserError(
+                f"{path}: cannot be written: {error.strerror}. Earlier records are intact; make room "
+                "and run the same command again."
+            ) from error
+
+    def repair(self, cell: Cell) -> str | None:
+        """Set a damaged file aside, keep its intact lines; say which file it was."""
+        path = self._path(cell.key)
+        if not path.exists():
+            return None
+        content = path.read_bytes()
+        sound = b"".join(line for _, line in _intact(content))
+        if sound == content:
+            return None
+        aside = path.with_suffix(f".damaged-{int(time.time())}")
+        os.replace(path, aside)
+        _write_atomically(path, sound)
+        return f"{path.name}: a damaged record was set aside as {aside.name} and is computed again"
+
+    def _write_manifest(self, cells: Sequence[Cell]) -> None:
+        from tta_bench import __version__
+
+        rows = [describe(cell) for cell in cells]
+        text = json.dumps({"version": __version__, "cells": rows}, indent=1)
+        _write_atomically(self.folder / MANIFEST, text.encode())
+
+    def _path(self, key: str) -> Path:
+        return self.records_folder / f"{key}.jsonl"
+
+
+class Lock:
+    """An advisory lock that dies with its process."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "a+")  # noqa: SIM115 (held until released)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.seek(0)
+            holder = self._file.read().strip() or "another process"
+            self._file.close()
+            raise UserError(
+                f"{path.parent}: in use by {holder}. Wait for it, or choose another --results folder."
+            ) from None
+        self._file.truncate(0)
+        self._file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        self._file.flush()
+
+    def release(self) -> None:
+        """Let the folder go."""
+        self._file.truncate(0)
+        self._file.close()
+
+
+def describe(cell: Cell) -> Record:
+    """A cell as the results folder tells it: its identity, its names and its place."""
+    return dataclasses.asdict(cell) | {"bits": cell.bits, "records_expected": cell.records_expected}
+
+
+def cell_status(records: Sequence[Record], expected: int) -> str:
+    """`done`, `unsupported`, `failed` or `missing`, from a cell's records."""
+    states = [record["status"] for record in records if record["kind"] == "domain"]
+    for state in ("unsupported", "failed"):
+        if state in states:
+            return state
+    return "done" if len(states) == expected else "missing"
+
+
+def benchmarks(results: Path) -> list[str]:
+    """Names of the benchmarks in a results folder, the one that ran last first."""
+    found = sorted(results.glob(f"*/{MANIFEST}"), key=lambda p: p.stat().st_mtime, reverse=True)
+    return [path.parent.name for path in found]
+
+
+def _line(record: Record) -> bytes:
+    text = json.dumps(record, separators=(",", ":"), allow_nan=False)
+    return f"{text}\t{zlib.crc32(text.encode()):08x}\n".encode()
+
+
+def _intact(content: bytes) -> Iterator[tuple[Record, bytes]]:
+    """Records up to the first line whose checksum does not fit, each with its bytes."""
+    for line in content.splitlines(keepends=True):
+        text, _, checksum = line.rstrip(b"\n").rpartition(b"\t")
+        if not line.endswith(b"\n") or checksum != f"{zlib.crc32(text):08x}".encode():
+            return
+        yield json.loads(text), line
+
+
+def _write_atomically(path: Path, content: bytes) -> None:
+    partial = path.with_suffix(f".{os.getpid()}.partial")
+    with open(partial, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)

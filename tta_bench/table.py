@@ -1,0 +1,129 @@
+"""A tidy frame of records becomes a Table: `build(frame, layout)`. `render` turns it into text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from difflib import get_close_matches
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from tta_bench.layouts import LAYOUTS
+from tta_bench.layouts.checks import refuse_mixed
+from tta_bench.layouts.entries import Footnotes, entry, with_best
+from tta_bench.layouts.lines import Line, lines, skipped
+from tta_bench.layouts.plan import Options, Plan
+from tta_bench.layouts.records import GroupId, Record, Slot, read, slots
+from tta_bench.layouts.types import Column, Entry, Kind, Row, RowGroup, Table, TableError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = [
+    "LAYOUTS",
+    "Column",
+    "Entry",
+    "Kind",
+    "Options",
+    "Row",
+    "RowGroup",
+    "Table",
+    "TableError",
+    "build",
+]
+
+
+def build(frame: DataFrame, layout: str, **options: Any) -> Table:
+    """The table that a layout makes of a tidy frame; `Options` says what may be asked of it."""
+    _known("layout", layout, list(LAYOUTS))
+    names = [field.name for field in fields(Options)]
+    for name in options:
+        _known("option", name, names)
+    asked = Options(**options)
+    records = read(frame)
+    plan = LAYOUTS[layout](layout, records, asked)
+    scope = [slot for slot in slots(records) if any(spec.needs(slot) for spec in plan.specs)]
+    shown = frozenset(scope)
+    within = [r for r in records if r.slot is None or r.slot in shown]
+    return _assemble(layout, plan, scope, _complete(within, records), asked)
+
+
+def _complete(within: list[Record], records: Sequence[Record]) -> list[Record]:
+    """The records in scope and, of each cell that has none there yet, a sign that it is awaited."""
+    present = {record.key for record in within}
+    awaited = {record.key: record for record in records if record.key not in present}
+    return within + [replace(record, status="pending", slot=None) for record in awaited.values()]
+
+
+def _known(what: str, name: str, names: Sequence[str]) -> None:
+    """An error if a name is none of those there are."""
+    if name not in names:
+        close = get_close_matches(name, names, n=1)
+        hint = f'Did you mean "{close[0]}"? ' if close else ""
+        raise TableError("table", f'unknown {what} "{name}"', f"{hint}There are: {', '.join(names)}")
+
+
+def _assemble(
+    layout: str, plan: Plan, scope: Sequence[Slot], records: Sequence[Record], asked: Options
+) -> Table:
+    """The table of the records in scope."""
+    footnotes = Footnotes()
+    mixed = refuse_mixed(layout, records, asked.allow_mixed)
+    marks = footnotes.mark(f"mixed on request: {'; '.join(mixed)}" if mixed else "")
+    found = lines(layout, records)
+    quantizers = sorted({line.group.quantizer for line in found if line.group.bits != "FP32"})
+    groups = tuple(
+        _group(group, list(members), plan, scope, footnotes, name_quantizer=len(quantizers) > 1)
+        for group, members in groupby(found, key=lambda line: line.group)
+    )
+    return Table(
+        layout=layout,
+        label=f"tab:{layout}" if asked.label is None else asked.label,
+        caption=plan.caption if asked.caption is None else asked.caption,
+        columns=tuple(spec.column for spec in plan.specs),
+        groups=groups,
+        footnotes=tuple(footnotes.texts),
+        notes=(*_notes(found, quantizers), *plan.notes),
+        marks=marks,
+    )
+
+
+def _group(
+    group: GroupId,
+    members: Sequence[Line],
+    plan: Plan,
+    scope: Sequence[Slot],
+    footnotes: Footnotes,
+    name_quantizer: bool,
+) -> RowGroup:
+    """The rows of one quantised model; its quantizer is named where the table has several."""
+    suffix = f" ({group.quantizer})" if name_quantizer and group.bits != "FP32" else ""
+    rows = [_row(line, plan, scope, footnotes) for line in members]
+    return RowGroup(f"{group.model} {group.bits}{suffix}", *group, with_best(rows, plan.specs))
+
+
+def _row(line: Line, plan: Plan, scope: Sequence[Slot], footnotes: Footnotes) -> Row:
+    """One row, its label carrying all that sets it apart from others of the same method."""
+    method, variant, reset, version = line.row
+    label = method + (f" [{variant}]" if variant else "") + (f" (v{version})" if version else "")
+    marks = (
+        *footnotes.mark("model reset after each domain" if reset == "domain" else ""),
+        *footnotes.mark(skipped(line.records)),
+    )
+    return Row(
+        label=label,
+        method=method,
+        variant=variant,
+        reset=reset,
+        version=line.versions,
+        entries=tuple(entry(line, spec, scope, footnotes) for spec in plan.specs),
+        marks=marks,
+    )
+
+
+def _notes(found: Sequence[Line], quantizers: Sequence[str]) -> list[str]:
+    """What holds for the whole table."""
+    notes = [f"Quantizer: {quantizers[0]}."] if len(quantizers) == 1 and quantizers[0] else []
+    if (seeds := len(found[0].cells)) > 1:
+        notes.append(f"Mean ± standard deviation over {seeds} seeds.")
+    return notes

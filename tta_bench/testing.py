@@ -1,0 +1,382 @@
+"""The contract suite: what every plugin must keep, for built-ins and third parties alike.
+
+    from tta_bench.testing import check
+    check("methods", "my-method")        # raises ContractBroken with all findings
+
+`tta-bench check my-method` prints the same, check by check.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tta_bench import registry
+from tta_bench.api import Bits, Domain, Method, Model, Quantizer, Source
+
+MICRO_MODELS = ("vit-micro", "resnet-micro", "vim-micro")
+BATCH = 8
+STEPS = 3
+
+
+class ContractBroken(AssertionError):
+    """A plugin does not keep its contract; the text lists every finding."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One check: what was looked at, and what was wrong (or why it does not apply)."""
+
+    check: str
+    subject: str
+    problem: str | None = None
+    skipped: str | None = None
+
+
+def check(group: str, name: str) -> list[Outcome]:
+    """Run the suite; raise ContractBroken if anything is wrong."""
+    outcomes = list(outcomes_of(group, name))
+    broken = [o for o in outcomes if o.problem]
+    if broken:
+        lines = [f"{o.check} ({o.subject}): {o.problem}" for o in broken]
+        raise ContractBroken(f'{group} "{name}":\n' + "\n".join(lines))
+    return outcomes
+
+
+def outcomes_of(group: str, name: str) -> Iterator[Outcome]:
+    """Every check of the suite on one plugin."""
+    plugin = registry.load(group, name)
+    if group == "corruptions":
+        yield from _each(CORRUPTION_CHECKS, name, lambda c: c(plugin))
+        return
+    yield from _each(PLUGIN_CHECKS, name, lambda c: c(plugin))
+    if group == "models":
+        yield from _each(MODEL_CHECKS, name, lambda c: c(plugin()))
+    elif group == "data":
+        yield from _each(DATA_CHECKS, name, lambda c: c(plugin()))
+    else:
+        for model_name in MICRO_MODELS:
+            yield from _on_model(group, plugin, model_name)
+
+
+def _on_model(group: str, plugin: type, model_name: str) -> Iterator[Outcome]:
+    model = registry.load("models", model_name)().build()
+    reason = _make(group, plugin, model).unsupported(model)
+    if reason is not None:
+        yield Outcome("unsupported", model_name, skipped=reason)
+        return
+    checks = METHOD_CHECKS if group == "methods" else QUANTIZER_CHECKS
+    bench = Bench(lambda: _make(group, plugin, model), model)
+    yield from _each(checks, model_name, lambda c: c(bench))
+
+
+def _make(group: str, plugin: type, model: Model) -> Any:
+    presets = plugin.presets(model.target()) if group == "methods" else {}  # type: ignore[attr-defined]
+    return plugin(**presets)
+
+
+def _each(checks: list[Callable[..., None]], subject: str, call: Callable[[Any], None]) -> Iterator[Outcome]:
+    for item in checks:
+        title = (item.__doc__ or item.__name__).strip().rstrip(".")
+        try:
+            call(item)
+            yield Outcome(title, subject)
+        except Exception as error:  # a check may break in any way the plugin can
+            yield Outcome(title, subject, problem=f"{type(error).__name__}: {error}")
+
+
+class Bench:
+    """A plugin's factory, a model to copy, and images for one short stream."""
+
+    def __init__(self, make: Callable[[], Any], model: Model) -> None:
+        self.make, self.pristine = make, model
+        rng = torch.Generator().manual_seed(0)
+        shape = (3, model.input_size, model.input_size)
+        base = torch.rand(STEPS * BATCH, *shape, generator=rng)
+        self.images = [(x * 0.5 + 0.1 * i) for i, x in enumerate(base.split(BATCH))]
+        self.clean = torch.rand(2 * BATCH, *shape, generator=rng)
+
+    def ready(self) -> Method:
+        """A method set up on a model of its own."""
+        method: Method = self.make()
+        model = copy.deepcopy(self.pristine)
+        if method.consumes == "features" and method.batch_statistics(model):
+            model.use_batch_statistics()
+        torch.manual_seed(0)
+        with torch.no_grad():
+            method.setup(model, Source(self.clean, BATCH))
+        return method
+
+    def step(self, method: Method, x: Tensor) -> Tensor:
+        """One step, from images, as the harness does it."""
+        torch.manual_seed(1)
+        with torch.no_grad():
+            given = method.model.features(x) if method.consumes == "features" else x.clone()
+            return method.step(given)
+
+    def stream(self, method: Method) -> list[Tensor]:
+        """Outputs over the whole short stream."""
+        return [self.step(method, x) for x in self.images]
+
+
+def _same(a: list[Tensor], b: list[Tensor], what: str) -> None:
+    for i, (x, y) in enumerate(zip(a, b, strict=True)):
+        gap = (x - y).abs().max().item()
+        assert torch.equal(x, y), f"{what}: batch {i} differs by up to {gap:.2g}"
+
+
+# -- every plugin ----------------------------------------------------------------------------------
+
+
+def parameters_are_plain(plugin: type) -> None:
+    """parameters are plain data with defaults."""
+    json.dumps(asdict(plugin()))
+
+
+def version_is_text(plugin: Any) -> None:
+    """declares a version."""
+    assert isinstance(plugin.version, str), "`version` must be a text"
+    assert plugin.version, "`version` is empty"
+
+
+# -- methods ---------------------------------------------------------------------------------------
+
+
+def predicts_every_sample(bench: Bench) -> None:
+    """predicts every sample, also in a last batch of one."""
+    method = bench.ready()
+    for x in (bench.images[0], bench.images[1][:1]):
+        output = bench.step(method, x)
+        wanted = (len(x), bench.pristine.num_classes)
+        assert output.shape == wanted, f"output is {tuple(output.shape)}, wanted {wanted}"
+        assert output.isfinite().all(), "output is not finite"
+
+
+def leaves_input_alone(bench: Bench) -> None:
+    """does not write into its input."""
+    method = bench.ready()
+    x = bench.images[0].clone()
+    with torch.no_grad():
+        given = method.model.features(x) if method.consumes == "features" else x
+        before = given.clone()
+        method.step(given)
+    assert torch.equal(given, before), "the batch was changed in place"
+
+
+def returns_no_graph(bench: Bench) -> None:
+    """builds no autograd graph unless it declares backprop."""
+    method = bench.ready()
+    outputs = bench.stream(method)
+    assert not any(o.requires_grad for o in outputs), "outputs carry a graph: detach them"
+    if not method.backprop:
+        counted = method.model.passes.backward_images
+        assert counted == 0, f"{counted} images went backward, and `backprop` is False"
+
+
+def outputs_as_declared(bench: Bench) -> None:
+    """outputs what it declares: logits or probabilities."""
+    method = bench.ready()
+    if method.outputs == "probabilities":
+        sums = bench.step(method, bench.images[0]).sum(1)
+        assert torch.allclose(sums, torch.ones_like(sums), atol=1e-4), "rows do not sum to one"
+
+
+def reset_forgets(bench: Bench) -> None:
+    """after reset, replays the stream bit for bit."""
+    method = bench.ready()
+    first = bench.stream(method)
+    method.reset()
+    _same(first, bench.stream(method), "after reset()")
+
+
+def state_continues(bench: Bench) -> None:
+    """a saved state continues in a new instance bit for bit."""
+    whole = bench.stream(bench.ready())
+    first = bench.ready()
+    bench.step(first, bench.images[0])
+    file = io.BytesIO()
+    torch.save(first.state_dict(), file)
+    bench.stream(first)  # a state that shares memory with the method would move now
+    second = bench.ready()
+    file.seek(0)
+    second.load_state_dict(torch.load(file, weights_only=True))
+    _same(whole[1:], [bench.step(second, x) for x in bench.images[1:]], "after load_state_dict()")
+
+
+def same_seed_same_numbers(bench: Bench) -> None:
+    """two instances give the same numbers and share nothing."""
+    one, two = bench.ready(), bench.ready()
+    outputs = [(bench.step(one, x), bench.step(two, x)) for x in bench.images]
+    _same([a for a, _ in outputs], [b for _, b in outputs], "two instances")
+
+
+def memory_as_declared(bench: Bench) -> None:
+    """depends on earlier batches only if it declares stream memory."""
+    method = bench.ready()
+    if method.memory == "stream":
+        return
+    late = bench.stream(method)[-1]
+    early = bench.step(bench.ready(), bench.images[-1])
+    _same([late], [early], "the last batch, alone")
+
+
+def leaves_numpy_rng_alone(bench: Bench) -> None:
+    """leaves NumPy's global generator alone."""
+    before = np.random.get_state()[1].copy()  # type: ignore[index, union-attr]
+    bench.stream(bench.ready())
+    after = np.random.get_state()[1]  # type: ignore[index]
+    assert np.array_equal(before, after), "NumPy's global state has moved: use a generator of your own"
+
+
+# -- quantizers ------------------------------------------------------------------------------------
+
+
+def _quantised(bench: Bench) -> tuple[Quantizer, Model, dict[str, Tensor]]:
+    quantizer: Quantizer = bench.make()
+    model = copy.deepcopy(bench.pristine)
+    calibration = quantizer.calibrate(copy.deepcopy(model), bench.clean, lambda *_: None)
+    return quantizer, quantizer.install(model, calibration), calibration
+
+
+def quantised_runs(bench: Bench) -> None:
+    """the quantised model runs, and says what it is."""
+    quantizer, model, _ = _quantised(bench)
+    assert model(bench.images[0]).isfinite().all(), "logits are not finite"
+    assert str(model.bits) == str(Bits.parse(quantizer.bits)), f"model says {model.bits}"
+    assert model.differentiable == quantizer.differentiable, "`differentiable` is not on the model"
+
+
+def calibration_round_trip(bench: Bench) -> None:
+    """a calibration through safetensors gives the same bits."""
+    from safetensors.torch import load, save
+
+    quantizer, model, calibration = _quantised(bench)
+    if calibration:
+        calibration = load(save({k: v.contiguous() for k, v in calibration.items()}))
+    again = quantizer.install(copy.deepcopy(bench.pristine), calibration)
+    _same([model(bench.images[0])], [again(bench.images[0])], "reloaded")
+
+
+def calibration_is_deterministic(bench: Bench) -> None:
+    """calibrating twice gives the same tensors."""
+    first, second = _quantised(bench)[2], _quantised(bench)[2]
+    assert first.keys() == second.keys(), "other sites the second time"
+    for site in first:
+        assert torch.equal(first[site], second[site]), f"{site} differs"
+
+
+def norms_stay_adaptable(bench: Bench) -> None:
+    """normalisation layers keep their names and parameters."""
+    _, model, _ = _quantised(bench)
+    before = [n.name for n in bench.pristine.norms()]
+    assert [n.name for n in model.norms()] == before, "norm layers were folded or renamed"
+
+
+def prompts_fit(bench: Bench) -> None:
+    """a pass with a prompt works."""
+    _, model, _ = _quantised(bench)
+    prompt = model.new_prompt(3, torch.Generator().manual_seed(0))
+    _, z = model.continue_from(model.enter(model.stem(bench.images[0], prompt)))
+    assert model.head(z).isfinite().all(), "logits are not finite"
+
+
+def packed_is_smaller(bench: Bench) -> None:
+    """packed bytes are fewer than the float model's."""
+    quantizer: Quantizer = bench.make()
+    packed = quantizer.packed_bytes(bench.pristine)
+    full = sum(p.nbytes for p in bench.pristine.parameters())
+    bits = Bits.parse(quantizer.bits)
+    assert packed >= full * min(bits.weight, 32) / 32 * 0.9, f"{packed} bytes cannot hold the codes"
+    if bits.weight < 32:
+        assert packed < full, f"{packed} bytes, the float model has {full}"
+
+
+# -- models, data, corruptions ---------------------------------------------------------------------
+
+
+def model_parts_make_the_whole(source: Any) -> None:
+    """stem, blocks, pool and head make up the forward pass."""
+    model: Model = source.skeleton()
+    x = torch.rand(2, 3, model.input_size, model.input_size)
+    with torch.no_grad():
+        probes, z = model.continue_from(model.enter(model.stem(x)))
+        assert torch.equal(model.head(z), model(x)), "continue_from differs from forward"
+    assert probes, "no layer features"
+    assert all(p.ndim == 2 and len(p) == 2 for p in probes), "layer features must be [B, c]"
+    assert model.passes.forward_images == 4, "passes must end in `finish`, which counts them"
+
+
+def model_has_norms(source: Any) -> None:
+    """lists its normalisation layers with their blocks."""
+    model: Model = source.skeleton()
+    blocks = [n.block for n in model.norms()]
+    assert blocks, "no norm layers"
+    assert blocks == sorted(blocks), "norm layers must come in the order of the blocks"
+
+
+def model_facts_agree(source: Any) -> None:
+    """its class facts are those of the model it builds."""
+    model: Model = source.skeleton()
+    for fact in ("family", "num_classes", "input_size"):
+        assert getattr(model, fact) == getattr(source, fact), f"`{fact}` differs"
+
+
+def data_is_consistent(data: Any) -> None:
+    """images and labels fit each other and stay the same."""
+    labels = data.test_labels()
+    assert labels.min() >= 0, "negative label"
+    assert labels.max() < data.num_classes, "label beyond num_classes"
+    index = np.arange(min(4, len(labels)))
+    first = data.test_images(Domain("clean", 0), index)
+    assert torch.equal(first, data.test_images(Domain("clean", 0), index)), "images change"
+    assert 0 <= first.min() <= first.max() <= 1, "images must be in [0, 1]"
+    assert data.fingerprint() == data.fingerprint(), "fingerprint changes"
+
+
+def corruption_is_seeded(corrupt: Any) -> None:
+    """same seed, same bytes; shape and type stay; the input stays."""
+    image = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
+    before = image.copy()
+    for severity in range(1, 6):
+        one, two = (corrupt(image, severity, np.random.default_rng(7)) for _ in range(2))
+        assert one.shape == image.shape, f"shape {one.shape}"
+        assert one.dtype == np.uint8, f"dtype {one.dtype}"
+        assert np.array_equal(one, two), f"severity {severity} is not reproducible"
+    assert np.array_equal(image, before), "the input was changed"
+
+
+PLUGIN_CHECKS: list[Callable[..., None]] = [parameters_are_plain, version_is_text]
+METHOD_CHECKS: list[Callable[..., None]] = [
+    predicts_every_sample,
+    leaves_input_alone,
+    returns_no_graph,
+    outputs_as_declared,
+    reset_forgets,
+    state_continues,
+    same_seed_same_numbers,
+    memory_as_declared,
+    leaves_numpy_rng_alone,
+]
+QUANTIZER_CHECKS: list[Callable[..., None]] = [
+    quantised_runs,
+    calibration_round_trip,
+    calibration_is_deterministic,
+    norms_stay_adaptable,
+    prompts_fit,
+    packed_is_smaller,
+]
+MODEL_CHECKS: list[Callable[..., None]] = [
+    model_parts_make_the_whole,
+    model_has_norms,
+    model_facts_agree,
+]
+DATA_CHECKS: list[Callable[..., None]] = [data_is_consistent]
+CORRUPTION_CHECKS: list[Callable[..., None]] = [corruption_is_seeded]

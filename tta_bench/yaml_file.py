@@ -1,0 +1,82 @@
+"""Reading a YAML file as plain data, and setting values in it from the command line."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tta_bench.errors import ConfigError, Problem, UserError
+
+
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """The mapping in a YAML file."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise UserError(f"{path}: cannot be read: {reason}. Check the path.") from error
+    try:
+        raw = yaml.load(text, Loader=_UniqueKeyLoader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        detail = " ".join(str(error).split()) or type(error).__name__
+        raise ConfigError(str(path), [Problem("", f"not valid YAML: {detail}.")]) from error
+    if not isinstance(raw, dict):
+        problem = "must be a mapping with name, data, models, methods. See benchmark.yaml."
+        raise ConfigError(str(path), [Problem("", problem)])
+    return raw
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """Plain data only; a key given twice is an error; no aliases, which can grow without bound."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.events.AliasEvent):
+            mark = self.peek_event().start_mark
+            raise yaml.YAMLError(f"line {mark.line + 1}: aliases (*) are not supported, write it out")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = Counter(key.value for key, _ in node.value if isinstance(key.value, str))
+        for key, count in keys.items():
+            if count > 1:
+                line = node.start_mark.line + 1
+                raise yaml.YAMLError(f'line {line}: key "{key}" is given twice, remove one')
+        return super().construct_mapping(node, deep)
+
+
+def override_(raw: dict[str, Any], override: str) -> None:
+    """Set `path=value` in a raw file; the value is YAML."""
+    path, equals, text = override.partition("=")
+    steps: list[Any] = [
+        int(index) if index else key for key, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", path.strip())
+    ]
+    usage = f'override "{override}"'
+    if not equals or not steps:
+        raise UserError(f"{usage}: not of the form path=value. Write e.g. -o stream.limit=64.")
+    try:
+        value = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:
+        raise UserError(f"{usage}: the value is not valid YAML: {error}.") from error
+    here: Any = raw
+    for depth, step in enumerate(steps[:-1]):
+        following = here.get(step, {}) if isinstance(here, dict) else _item(here, step, usage)
+        if isinstance(following, str):  # `data: x` and `data: {use: x}` mean the same
+            following = {"use": following}
+        if not isinstance(following, (dict, list)):
+            at = ".".join(map(str, steps[: depth + 1]))
+            raise UserError(f"{usage}: {at} is a plain value, nothing can be set inside it.")
+        here[step] = following
+        here = following
+    if isinstance(here, list):
+        _item(here, steps[-1], usage)
+    here[steps[-1]] = value
+
+
+def _item(here: list[Any], index: Any, usage: str) -> Any:
+    if not isinstance(index, int) or index >= len(here):
+        raise UserError(f"{usage}: the list has {len(here)} entries, counted from [0].")
+    return here[index]
