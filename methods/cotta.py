@@ -55,8 +55,7 @@ class CoTTA(GradientMethod):
     def setup(self, model: Model, source: Source) -> None:
         super().setup(model, source)
         # The anchor never moves, so it also is what both others go back to: three copies, not five.
-        origin = [p.detach() for p in self.trainable(self.anchor)]
-        self.initial["tensors"] = origin + origin
+        self.initial["tensors"] = 2 * self.trainable(self.anchor)
 
     def tensors(self) -> list[Tensor]:
         return super().tensors() + [p.detach() for p in self.trainable(self.teacher)]

@@ -374,6 +374,9 @@ class Quantizer(Plugin):
     summary: ClassVar[str] = ""
     bits: str = "W8A8"
 
+    def __post_init__(self) -> None:
+        Bits.parse(self.bits)  # a text that is no bit-width is refused with the file it stands in
+
     def unsupported(self, model: Model) -> str | None:
         """Why this scheme does not fit this model."""
         return None

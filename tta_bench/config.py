@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,10 @@ from tta_bench.errors import ConfigError, Problem
 from tta_bench.parameters import MAX_VARIANTS, check_params, unroll
 from tta_bench.schema import BenchmarkFile, Entry, Filter, PresetEntry, RunSection, StreamSection
 from tta_bench.yaml_file import override_, read_yaml
+
+
+# pydantic puts the members of a union it tried into an error's path; they are not keys of the file
+_UNION_MEMBER = re.compile(r"int|str|(function-|literal\[|constrained-|list\[).*")
 
 
 @dataclass(frozen=True)
@@ -173,7 +178,7 @@ def _shape_problem(error: Any) -> Problem:
     for part in error["loc"]:
         if isinstance(part, int):
             path += f"[{part}]"
-        elif not str(part).startswith(("function-", "literal[", "constrained", "int", "str")):
+        elif not _UNION_MEMBER.fullmatch(str(part)):
             path += f".{part}" if path else str(part)
     kind = error["type"]
     if kind == "extra_forbidden":

@@ -1,8 +1,11 @@
 """One adaptation step without weights, data or GPU, for the bytes that are live at its peak.
 
 Methods that consume images take their steps on fake tensors. Those that consume features get a fake
-pass of the backbone and real random features: they are small, and support sets and convergence
+pass of the backbone, and real random features: these are small, and support sets and convergence
 tests then behave as they do in a run.
+
+A step counts once the method's state has its full size. A method may have a `fill()` that brings it
+there with arbitrary values; otherwise steps are repeated until one leaves nothing more behind.
 """
 
 from __future__ import annotations
@@ -13,14 +16,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from tta_bench.api import Method, Model, ModelSource, Source
+from tta_bench.api import Method, Model, Source
 from tta_bench.bytecount import ByteCounter, in_blocks, storage_bytes
-from tta_bench.pretend import fake_tensors
+from tta_bench.standin import cut_backbone_
 
 SOURCE_IMAGES = 32
-MOST_STEPS = 48
+MOST_IMAGE_STEPS = 4
+MOST_FEATURE_STEPS = 48
 
 
 @dataclass(frozen=True)
@@ -41,108 +45,34 @@ class Usage:
         return self.parameters + self.inputs + self.activations + self.gradients + self.state
 
 
-def skeleton(source: ModelSource) -> Model:
-    """The model on the meta device: shapes alone, made in no time."""
-    with torch.device("meta"):
-        return source.skeleton().eval().requires_grad_(False)
-
-
 @contextmanager
-def dry() -> Iterator[ByteCounter]:
-    """Fake tensors, counted, without gradients, and with garbage collected only when asked.
-
-    The collector's own moments depend on the process's past, and tensors in cycles die by it.
-    """
+def garbage_on_demand() -> Iterator[None]:
+    """No collection but ours: tensors in cycles would die at moments that depend on the process's past."""
     enabled = gc.isenabled()
     gc.disable()
     try:
-        with fake_tensors(), ByteCounter() as counter, torch.no_grad():
-            yield counter
+        yield
     finally:
         if enabled:
             gc.enable()
 
 
-def fake_(model: Model) -> Model:
-    """Give a model on the meta device fake CPU tensors; those that share a storage still do."""
-    known: dict[int, Tensor] = {}
-
-    def replace(tensor: Tensor) -> Tensor:
-        key = tensor.untyped_storage()._cdata
-        if key not in known:
-            known[key] = torch.empty_like(tensor, device="cpu")
-        return known[key]
-
-    return model._apply(replace)
-
-
-def hold_first_input_(model: Model) -> None:
-    """Let passes through an nn.Sequential of blocks hold its input, as its own `forward` does.
-
-    Published figures come from the networks' `forward`, whose caller holds that tensor until the last
-    block is done; our adapters step through the blocks and let it go early (ViT-B: 37 MiB less).
-    """
-    if isinstance(model.blocks, nn.Sequential):
-        cls = type(model)
-        model.__class__ = type(cls.__name__, (_HoldingFirstInput, cls), {})  # copies of it hold, too
-
-
-class _HoldingFirstInput(Model):
-    """Mixed into an adapter's class; its frames keep alive what they pass on."""
-
-    def features(self, x: Tensor) -> Tensor:
-        embedded = hidden = self.enter(self.stem(x))
-        for block in self.blocks:
-            hidden = block(hidden)
-        del embedded
-        return self.finish(hidden)
-
-    def continue_from(self, hidden: Tensor, start: int = 0) -> tuple[list[Tensor], Tensor]:
-        return super().continue_from(hidden, start)
-
-
 def use_of_images(model: Model, method: Method, batch_size: int, counter: ByteCounter) -> Usage:
-    """What a step of a method that consumes images needs, once its state has its full size.
+    """What a step of a method that consumes images needs; to be called among fake tensors.
 
-    If its operations grow with the batch, it goes through its images one by one: then bytes of two
-    and of three images are continued in a straight line, instead of waiting for the whole batch.
+    A method without memory whose operations grow with the batch goes through its images one by one:
+    the bytes for one and for two of them are continued in a straight line to the whole batch.
     """
     side = (3, model.input_size, model.input_size)
     method.setup(model, Source(torch.rand(SOURCE_IMAGES, *side), batch_size))
-    if method.memory != "none" or batch_size <= 3:
+    if method.memory != "none":
         return _use_of_batch(model, method, torch.rand(batch_size, *side), counter)
-    few = _use_of_batch(model, method, torch.rand(2, *side), counter)
+    one = _use_of_batch(model, method, torch.rand(1, *side), counter)
     operations = counter.operations
-    more = _use_of_batch(model, method, torch.rand(3, *side), counter)
+    two = _use_of_batch(model, method, torch.rand(2, *side), counter)
     if counter.operations > operations:
-        return _continued(few, more, batch_size)
+        return _continued(one, two, batch_size)
     return _use_of_batch(model, method, torch.rand(batch_size, *side), counter)
-
-
-def _use_of_batch(model: Model, method: Method, x: Tensor, counter: ByteCounter) -> Usage:
-    bounded = _settle(lambda: method.step(x), counter)
-    weights = [*model.parameters(), *model.buffers()]
-    gradients = [p.grad for p in model.parameters() if p.grad is not None]
-    kept = counter.sizes_except([*weights, *gradients, x])
-    sizes = [storage_bytes(weights), storage_bytes([x]), storage_bytes(gradients)]
-    state = sum(map(in_blocks, kept))
-    return Usage(
-        parameters=sizes[0],
-        inputs=sizes[1],
-        activations=counter.peak_bytes - sum(sizes) - state,
-        gradients=sizes[2],
-        state=state,
-        stored_bytes=sum(kept),
-        bounded=bounded,
-    )
-
-
-def _continued(few: Usage, more: Usage, batch_size: int) -> Usage:
-    """The straight line through two and three images, at `batch_size`."""
-    names = ("parameters", "inputs", "activations", "gradients", "state", "stored_bytes")
-    a, b = ([getattr(use, name) for name in names] for use in (few, more))
-    line = [two + (three - two) * (batch_size - 2) for two, three in zip(a, b, strict=True)]
-    return Usage(*line, bounded=more.bounded)
 
 
 def use_of_backbone(model: Model, method: Method, batch_size: int, counter: ByteCounter) -> tuple[Usage, int]:
@@ -152,47 +82,81 @@ def use_of_backbone(model: Model, method: Method, batch_size: int, counter: Byte
     x = torch.rand(batch_size, 3, model.input_size, model.input_size)
     counter.restart()
     width = model.features(x).shape[1]
-    parameters, inputs = storage_bytes([*model.parameters(), *model.buffers()]), storage_bytes([x])
+    parameters, inputs = storage_bytes(_weights(model)), storage_bytes([x])
     return Usage(parameters, inputs, counter.peak_bytes - parameters - inputs), width
 
 
 def use_of_features(model: Model, method: Method, batch_size: int, backbone: Usage, width: int) -> Usage:
-    """What a step on real features needs on top of the backbone, or in its place: the larger peak."""
+    """What backbone and method need: the backbone's peak with the method's state beside it, or the
+    step's peak with the parameters beside it, whichever is larger."""
     with ByteCounter() as counter, torch.no_grad():
         cut_backbone_(model, width)
-        head = [*model.classifier.parameters()]
+        head = list(model.classifier.parameters())
         counter.watch(head)
-        before = counter.live_bytes
+        without = counter.live_bytes
         method.setup(model, Source(torch.zeros(SOURCE_IMAGES, 3, 1, 1), batch_size))
-        bounded = method.memory != "stream" or _settle(lambda: method.step(model.head_weight), counter)
         z = model.features(torch.empty(batch_size))
-        _settle(lambda: method.step(z), counter)
+        bounded = _fill_with_features(model, method, counter)
+        _settle(lambda: method.step(z), counter, MOST_FEATURE_STEPS)
         kept = counter.sizes_except([*head, z])
-        state, step_peak = sum(map(in_blocks, kept)), counter.peak_bytes - before
-    inputs = backbone.inputs
-    activations = backbone.activations
-    if backbone.parameters + step_peak > backbone.peak_bytes + state:
+        state, step_peak = sum(map(in_blocks, kept)), counter.peak_bytes - without
+    inputs, activations = backbone.inputs, backbone.activations
+    if step_peak - state > inputs + activations:
         inputs = storage_bytes([z])
-        activations = step_peak - inputs - state
+        activations = step_peak - state - inputs
     return Usage(
-        backbone.parameters, inputs, activations, 0, state, stored_bytes=sum(kept), bounded=bounded
+        backbone.parameters,
+        inputs,
+        activations,
+        state=state,
+        stored_bytes=sum(kept),
+        bounded=bounded,
     )
 
 
-def cut_backbone_(model: Model, width: int) -> None:
-    """Leave only the head real: features are random, and no image ever enters the network."""
-    rng = torch.Generator().manual_seed(0)
-    linear = model.classifier
-    for name, tensor in list(linear.named_parameters()):
-        real = torch.randn(tensor.shape, generator=rng)
-        setattr(linear, name, nn.Parameter(real, requires_grad=False))
-    model.head_weight, model.head_bias = linear.weight.detach(), linear.bias.detach()
-    model.features = lambda x: torch.randn(len(x), width, generator=rng)  # type: ignore[method-assign]
+def _use_of_batch(model: Model, method: Method, x: Tensor, counter: ByteCounter) -> Usage:
+    fill = getattr(method, "fill", None)
+    if fill is not None:
+        method.step(x)  # some state only comes with the first step
+        fill()
+    bounded = _settle(lambda: method.step(x), counter, MOST_IMAGE_STEPS)
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    kept = counter.sizes_except([*_weights(model), *gradients, x])
+    parts = [storage_bytes(tensors) for tensors in (_weights(model), [x], gradients)]
+    state = sum(map(in_blocks, kept))
+    return Usage(
+        parameters=parts[0],
+        inputs=parts[1],
+        activations=counter.peak_bytes - sum(parts) - state,
+        gradients=parts[2],
+        state=state,
+        stored_bytes=sum(kept),
+        bounded=bounded,
+    )
 
 
-def _settle(step: Callable[[], Tensor], counter: ByteCounter) -> bool:
+def _continued(one: Usage, two: Usage, batch_size: int) -> Usage:
+    """The straight line through one and two images, at `batch_size`."""
+    names = ("parameters", "inputs", "activations", "gradients", "state", "stored_bytes")
+    pairs = [(getattr(one, name), getattr(two, name)) for name in names]
+    return Usage(*(a + (b - a) * (batch_size - 1) for a, b in pairs), bounded=two.bounded)
+
+
+def _fill_with_features(model: Model, method: Method, counter: ByteCounter) -> bool:
+    """Bring the state to its full size with one feature of every class at a time; tell whether it has one."""
+    fill = getattr(method, "fill", None)
+    if fill is not None:
+        method.step(model.head_weight)
+        fill()
+        return True
+    if method.memory != "stream":
+        return True
+    return _settle(lambda: method.step(model.head_weight), counter, MOST_FEATURE_STEPS)
+
+
+def _settle(step: Callable[[], Tensor], counter: ByteCounter, most: int) -> bool:
     """Repeat a step until it leaves no more behind than there was before; tell whether it came to that."""
-    for _ in range(MOST_STEPS):
+    for _ in range(most):
         gc.collect(1)
         before = counter.live_bytes
         counter.restart()
@@ -201,3 +165,7 @@ def _settle(step: Callable[[], Tensor], counter: ByteCounter) -> bool:
         if counter.live_bytes <= before:
             return True
     return False
+
+
+def _weights(model: Model) -> list[Tensor]:
+    return [*model.parameters(), *model.buffers()]

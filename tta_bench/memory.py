@@ -23,16 +23,10 @@ import torch
 
 from tta_bench import registry
 from tta_bench.api import Bits, Method, ModelSource, Quantizer
-from tta_bench.dryrun import (
-    Usage,
-    dry,
-    fake_,
-    hold_first_input_,
-    skeleton,
-    use_of_backbone,
-    use_of_features,
-    use_of_images,
-)
+from tta_bench.bytecount import ByteCounter
+from tta_bench.dryrun import Usage, garbage_on_demand, use_of_backbone, use_of_features, use_of_images
+from tta_bench.pretend import fake_tensors
+from tta_bench.standin import fake_, hold_first_input_, skeleton
 
 MIB = 2**20
 
@@ -72,12 +66,11 @@ def account(
 ) -> MemoryReport:
     """The byte counts of one adaptation step; neither `method` nor any random generator is touched."""
     source = registry.load("models", model)() if isinstance(model, str) else model
-    bits, method = Bits.parse(quantizer.bits), copy.deepcopy(method)
-    with torch.random.fork_rng(devices=[]):
-        packed_bytes, use = _dry_run(source, quantizer, method, bits, batch_size)
+    with torch.random.fork_rng(devices=[]), garbage_on_demand():
+        packed_bytes, use = _dry_run(source, quantizer, copy.deepcopy(method), batch_size)
     parts = ("parameters", "inputs", "activations", "gradients", "state")
     return MemoryReport(
-        memory_bytes=ideal_bytes(use, bits),
+        memory_bytes=ideal_bytes(use, Bits.parse(quantizer.bits)),
         packed_bytes=packed_bytes + use.stored_bytes,
         measured_bytes=None,
         breakdown={part: getattr(use, part) for part in parts},
@@ -103,16 +96,16 @@ def measured_bytes() -> int | None:
 
 
 def _dry_run(
-    source: ModelSource, quantizer: Quantizer, method: Method, bits: Bits, batch_size: int
+    source: ModelSource, quantizer: Quantizer, method: Method, batch_size: int
 ) -> tuple[int, Usage]:
     """Packed bytes of the network, and the use of one step."""
     model = skeleton(source)
-    with dry() as counter:
+    with fake_tensors(), ByteCounter() as counter, torch.no_grad():
         fake_(model)
-        packed_bytes = quantizer.packed_bytes(model)
-        model.bits, model.differentiable = bits, quantizer.differentiable
+        model.bits, model.differentiable = Bits.parse(quantizer.bits), quantizer.differentiable
         if reason := quantizer.unsupported(model) or method.unsupported(model):
             raise NotApplicable(reason)
+        packed_bytes = quantizer.packed_bytes(model)
         hold_first_input_(model)
         if method.consumes == "images":
             return packed_bytes, use_of_images(model, method, batch_size, counter)

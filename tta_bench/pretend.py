@@ -5,7 +5,7 @@ need an answer all the same, and it is one convention for every method:
 
 - every sample is kept: a mask selects all rows, `nonzero` and `unique` return their full length;
 - a number read from a tensor is 1, a truth value True, a sum over a mask the mask's size;
-- nothing is NaN or infinite, and a float compared with a threshold passes it; counts compare as they are;
+- nothing is NaN or infinite; a scalar compares with a constant as the number read from it would;
 - as NumPy arrays, tensors are zeros.
 """
 
@@ -104,8 +104,7 @@ def _sum(tensor: Tensor, *_: Any) -> Any:
 
 def _compare(relation: Callable[[Any, Any], bool]) -> Callable[[Tensor, Any], bool]:
     def compare(tensor: Tensor, constant: Any) -> bool:
-        count = tensor.dim() == 0 and not tensor.is_floating_point()
-        return relation(_nominal(tensor), constant) if count else True
+        return relation(_nominal(tensor), constant) if tensor.dim() == 0 else True
 
     return compare
 

@@ -1,0 +1,15 @@
+"""The contract suite, over every registered plugin: a new one is tested on registration."""
+
+from __future__ import annotations
+
+import pytest
+
+from tta_bench import registry, testing
+
+PLUGINS = [(group, name) for group in registry.GROUPS for name in registry.names(group)]
+BIG = {"vit-b", "vit-l", "resnet-50", "vim-s"}  # their tests are in test_models.py, without passes
+
+
+@pytest.mark.parametrize(("group", "name"), [p for p in PLUGINS if p[1] not in BIG])
+def test_contract(group: str, name: str) -> None:
+    testing.check(group, name)
