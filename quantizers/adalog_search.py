@@ -31,7 +31,6 @@ from tta_bench_quantizers.fpcs import (
     zero_points,
 )
 from tta_bench_quantizers.logarithmic import BASES, adalog
-from tta_bench_quantizers.observe import SAMPLE
 from tta_bench_quantizers.twin import GELU_DEPTH
 
 from tta_bench.api import Bits
@@ -39,6 +38,7 @@ from tta_bench.api import Bits
 ACTIVATION_FLOOR = 1e-4
 WEIGHT_FLOOR = 1e-8
 TOP_BASES, LOG_SCALES = 8, 16
+VALUES = 1 << 13  # of a tensor or head, where the error is that of the values themselves
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class ShiftedLogInput(InputScheme):
 def search_layer(search: Search, scheme: InputScheme, problem: LayerProblem) -> tuple[Pair, Pair]:
     """Pairs of the weight rows (scale, zero) and of the input, each searched in turn."""
     part = problem.thinned(search.rows)
-    values = part.x.flatten()[some(part.x.numel(), SAMPLE)].unsqueeze(1)
+    values = part.x.flatten()[some(part.x.numel(), VALUES)].unsqueeze(1)
     a = scheme.search(None, value_score(values, scheme.quantise))
     for _ in range(search.rounds):
         source = problem if problem.weight.shape[1] <= len(part.x) else part
@@ -178,7 +178,7 @@ def head_range(operand: Tensor, bits: int) -> ScaleRange:
 def head_columns(operand: Tensor) -> Tensor:
     """A sample [n, H] of the values of each head."""
     columns = operand.transpose(0, 1).flatten(1).t()
-    return columns[some(len(columns), SAMPLE // 8)]
+    return columns[some(len(columns), VALUES)]
 
 
 def by_head(values: Tensor) -> Tensor:

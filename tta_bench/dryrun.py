@@ -96,7 +96,7 @@ def use_of_features(model: Model, method: Method, batch_size: int, backbone: Usa
         without = counter.live_bytes
         method.setup(model, Source(torch.zeros(SOURCE_IMAGES, 3, 1, 1), batch_size))
         z = model.features(torch.empty(batch_size))
-        bounded = _fill_with_features(model, method, counter)
+        bounded = _filled(method, z) or method.memory != "stream" or _filled_by_classes(model, method, counter)
         _settle(lambda: method.step(z), counter, MOST_FEATURE_STEPS)
         kept = counter.sizes_except([*head, z])
         state, step_peak = sum(map(in_blocks, kept)), counter.peak_bytes - without
@@ -115,10 +115,7 @@ def use_of_features(model: Model, method: Method, batch_size: int, backbone: Usa
 
 
 def _use_of_batch(model: Model, method: Method, x: Tensor, counter: ByteCounter) -> Usage:
-    fill = getattr(method, "fill", None)
-    if fill is not None:
-        method.step(x)  # some state only comes with the first step
-        fill()
+    _filled(method, x)
     bounded = _settle(lambda: method.step(x), counter, MOST_IMAGE_STEPS)
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     kept = counter.sizes_except([*_weights(model), *gradients, x])
@@ -142,15 +139,18 @@ def _continued(one: Usage, two: Usage, batch_size: int) -> Usage:
     return Usage(*(a + (b - a) * (batch_size - 1) for a, b in pairs), bounded=two.bounded)
 
 
-def _fill_with_features(model: Model, method: Method, counter: ByteCounter) -> bool:
-    """Bring the state to its full size with one feature of every class at a time; tell whether it has one."""
+def _filled(method: Method, batch: Tensor) -> bool:
+    """Let a method that has a `fill` fill its state, after a step: some state only comes with the first."""
     fill = getattr(method, "fill", None)
-    if fill is not None:
-        method.step(model.head_weight)
-        fill()
-        return True
-    if method.memory != "stream":
-        return True
+    if fill is None:
+        return False
+    method.step(batch)
+    fill()
+    return True
+
+
+def _filled_by_classes(model: Model, method: Method, counter: ByteCounter) -> bool:
+    """Step on one feature of every class until the state stops growing; tell whether it did."""
     return _settle(lambda: method.step(model.head_weight), counter, MOST_FEATURE_STEPS)
 
 

@@ -19,19 +19,29 @@ from tta_bench_methods.zoa.bank import AlphaInit, Bank, BankOptions, Policy
 from tta_bench_methods.zoa.estimator import AdamW, Distribution, draw, slope
 from tta_bench_methods.zoa.presets import published
 from tta_bench_methods.zoa.selection import FlatParameters, adapted_norms
-from tta_bench_methods.zoa.shift_detection import DomainMonitor
+from tta_bench_methods.zoa.shift_detection import DomainMonitor, channel_statistics
 
 from tta_bench.api import Method, Model, Source, Target
 
 DOMAIN_KEEP = 0.8  # weight of the old domain statistics
 
 
-@dataclass(frozen=True)
+@dataclass
 class Prefix:
     """What 1 + q passes over a batch have in common: everything before the first adapted layer."""
 
+    statistics: Tensor  # mean and variance of the stem's channels
     layers: list[Tensor]  # layer features that no adapted parameter touches
-    hidden: Tensor  # what the first adapted block reads
+    hidden: Tensor | None  # what the first adapted block reads; None once it is used up
+    shared: bool
+
+    def take(self) -> Tensor:
+        """The hidden state; unless passes share it, nothing holds it any longer than the taker does."""
+        hidden = self.hidden
+        assert hidden is not None
+        if not self.shared:
+            self.hidden = None
+        return hidden
 
 
 @dataclass
@@ -62,6 +72,7 @@ class Zoa(Method):
     store_every: int = 30  # batches
     tau: float = 0.1  # threshold of the shift detection
     min_batch: int | None = None  # smaller batches are not looked at for shifts; None: as the first
+    share_prefix: bool = True  # compute once what passes have in common: same numbers, more memory
     seed: int = 2020
 
     family = "forward-only"
@@ -118,7 +129,8 @@ class Zoa(Method):
     @torch.no_grad()
     def step(self, x: Tensor) -> Tensor:
         """Algorithm 1, one batch."""
-        prefix, changed = self._begin(x)
+        prefix = self._prefix(x)
+        changed = self.monitor.changed(prefix.statistics, len(x))
         offset = self.shift.offset()
         if changed:
             self.shift.mean = None
@@ -128,22 +140,23 @@ class Zoa(Method):
             self.adam = AdamW.fresh(self.bank.logits)
         loss, z = self._forward(prefix, self.residual, self.bank.logits)
         output = self.model.head(shifted(z, offset))
-        self._learn_(prefix, loss)
+        self._learn_(x, prefix, loss)
         self.shift.update_(z.mean(0))
         self.batches += 1
         return output
 
-    def _begin(self, x: Tensor) -> tuple[Prefix, bool]:
-        """The shared prefix of all passes, and whether a new domain begins."""
+    def _prefix(self, x: Tensor) -> Prefix:
+        """Stem and frozen blocks."""
         embedded = self.model.stem(x)
-        changed = self.monitor.changed(self.model.stem_samples(embedded), len(x))
+        statistics = channel_statistics(self.model.stem_samples(embedded))
         hidden, layers = self.model.enter(embedded), []
+        del embedded  # often the largest of all tensors
         for index, block in enumerate(self.model.blocks[: self.start]):
             hidden = block(hidden)
             # The last of them is read through an adapted norm, so it is left to `_forward`.
             if index < self.start - 1:
                 layers.append(self.model.probe(index, hidden))
-        return Prefix([z for z in layers if z is not None], hidden), changed
+        return Prefix(statistics, [z for z in layers if z is not None], hidden, self.share_prefix)
 
     def _store_is_due(self, changed: bool) -> bool:
         if self.store == "every":
@@ -153,28 +166,28 @@ class Zoa(Method):
     def _forward(self, prefix: Prefix, residual: Tensor, logits: Tensor) -> tuple[float, Tensor]:
         """The loss (Eq. 6) and the features of one pass with the given ε and b."""
         self.parameters.write_(self.bank.combine(logits) + residual)
-        border = self.model.probe(self.start - 1, prefix.hidden)
-        layers, z = self.model.continue_from(prefix.hidden, self.start)
+        border = None if prefix.hidden is None else self.model.probe(self.start - 1, prefix.hidden)
+        layers, z = self.model.continue_from(prefix.take(), self.start)
         layers = [*prefix.layers, *([] if border is None else [border]), *layers]
         gaps = self.source_statistics.gaps(layers)
         return objective(self.model.head(z), gaps, self.lam, "mean").item(), z
 
-    def _learn_(self, prefix: Prefix, loss: float) -> None:
+    def _learn_(self, x: Tensor, prefix: Prefix, loss: float) -> None:
         """Estimate both gradients, then descend; leave all as it is if anything is not finite."""
-        gradients = self._gradients(prefix, loss) if math.isfinite(loss) else None
+        gradients = self._gradients(x, prefix, loss) if math.isfinite(loss) else None
         if gradients is None:
             self.skipped_updates += 1
         else:
             self._descend_(*gradients)
         self.parameters.write_(self.bank.combine() + self.residual)
 
-    def _gradients(self, prefix: Prefix, loss: float) -> tuple[Tensor, Tensor] | None:
+    def _gradients(self, x: Tensor, prefix: Prefix, loss: float) -> tuple[Tensor, Tensor] | None:
         """ĝ(ε) and ĝ(b), averaged over q joint perturbations of both (Eq. 3 and 5)."""
         sums = [torch.zeros_like(self.residual), torch.zeros_like(self.bank.logits)]
         for _ in range(self.q):
             e, n = self._draw(len(self.residual)), self._draw(len(self.bank.logits))
             perturbed = self.residual + self.c * e, self.bank.logits + self.c_alpha * n
-            rise = self._forward(prefix, *perturbed)[0] - loss
+            rise = self._forward(prefix if prefix.shared else self._prefix(x), *perturbed)[0] - loss
             sums[0] += slope(rise, self.c, e, self.distribution)
             sums[1] += slope(rise, self.c_alpha, n, self.distribution)
         for_residual, for_logits = (total / self.q for total in sums)
@@ -195,6 +208,11 @@ class Zoa(Method):
         self.bank.logits, self.adam = self.adam.step(
             self.bank.logits, for_logits, self.lr_alpha, self.weight_decay_alpha
         )
+
+    def fill(self) -> None:
+        """Bring the state to its full size, for byte counts: a bank full of zeros."""
+        self.bank.fill_()
+        self.adam = AdamW.fresh(self.bank.logits)
 
     def state_dict(self) -> dict[str, Any]:
         """All state; its tensors are replaced by later steps, never changed in place."""

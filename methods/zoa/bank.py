@@ -111,6 +111,14 @@ class Bank:
         magnitude = largest_layer_mean(residual, self.layer_sizes)
         return (magnitude / self.options.residual_limit).clamp_min(1) - 1
 
+    def fill_(self) -> None:
+        """As many vectors as fit, all of them zero."""
+        rows, capacity = self.options.capacity + 1, self.options.capacity
+        self.deltas = self.deltas.new_zeros(rows, self.deltas.shape[1])
+        self.logits = self.logits.new_zeros(rows)
+        if self.options.policy == "similar":
+            self.similarity = self.similarity.new_zeros(capacity, capacity)
+
     def state_dict(self) -> dict[str, Any]:
         """The bank as tensors."""
         return {"deltas": self.deltas, "logits": self.logits, "similarity": self.similarity}

@@ -17,14 +17,12 @@ class DomainMonitor:
         self.min_batch = min_batch
         self.domain: Tensor | None = None  # [2, channels]; replaced, never changed in place
 
-    def changed(self, samples: Tensor, batch_size: int) -> bool:
-        """Whether a new domain begins with this batch; takes the batch into the statistics."""
+    def changed(self, batch: Tensor, batch_size: int) -> bool:
+        """Whether a new domain begins with this batch; takes its statistics into the domain's."""
         if self.min_batch is None:
             self.min_batch = batch_size
-        if batch_size < self.min_batch:  # too few images to tell a domain by
-            return False
-        batch = channel_statistics(samples)
-        if not batch.isfinite().all():
+        few = batch_size < self.min_batch  # too few images to tell a domain by
+        if few or not batch.isfinite().all():
             return False
         if self.domain is None or symmetric_kl(self.domain, batch).item() > self.threshold:
             known, self.domain = self.domain is not None, batch

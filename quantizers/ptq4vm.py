@@ -1,0 +1,134 @@
+"""PTQ4VM (Cho et al., 2025) on Vision Mamba: smoothed, per-token static quantisation of its linears.
+
+Six linear layers a block are quantised. Patch embedding, head, conv1d, the scan and its parameters, and
+the norms stay float. Ranges come from float inputs; JLSS then refines them, block by block.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from tta_bench_quantizers.layers import QuantLayer, quantized_layer
+from tta_bench_quantizers.observe import BATCH, watching
+from tta_bench_quantizers.packing import Packing, packed_bytes
+from tta_bench_quantizers.ptq4vm_fit import LinearFit, fit_linear, weight_codes
+from tta_bench_quantizers.ptq4vm_jlss import learn_scales
+from tta_bench_quantizers.ptq4vm_tokens import TokenActivation
+from tta_bench_quantizers.refusals import refuse_bits
+from tta_bench_quantizers.sites import named_fields, replace_module, site_fields
+
+from tta_bench.api import Bits, Calibration, Model, Progress, Quantizer
+
+LAYERS = ("in_proj", "x_proj", "x_proj_b", "dt_proj", "dt_proj_b", "out_proj")
+
+
+@dataclass
+class Ptq4Vm(Quantizer):
+    """Symmetric weights per row, affine activations per token, channels smoothed."""
+
+    calibration_images = 256
+    summary = "smoothed channels, per-row weights, static per-token activations; Vision Mamba"
+    bits: str = "W8A8"
+    jlss: Literal["auto", "on", "off"] = "auto"  # auto: on CUDA only; a CPU pays hours for little
+    jlss_steps: int = 100
+
+    def unsupported(self, model: Model) -> str | None:
+        if model.family != "vim":
+            return f"quantises Vision Mamba, and {model.name} is a {model.family}"
+        return refuse_bits(self.bits)
+
+    def learns(self, model: Model) -> bool:
+        """Whether JLSS refines the scales."""
+        if self.jlss == "auto":
+            return model.classifier.weight.is_cuda
+        return self.jlss == "on"
+
+    @torch.no_grad()
+    def calibrate(self, model: Model, images: Tensor, progress: Progress) -> Calibration:
+        hidden = torch.cat([model.enter(model.stem(x)) for x in images.split(BATCH)])
+        behind = hidden  # the same tokens behind quantised blocks; only JLSS needs them
+        calibration: Calibration = {}
+        for index, block in enumerate(model.blocks):
+            fits, after = self._fit_block(block, hidden)
+            if self.learns(model):
+                fits = self._learn(block, fits, hidden, behind)
+                behind = behind + mix(self._quantised(model, block, fits), behind)
+            for name, fit in fits.items():
+                fields = self._fields(block.get_submodule(f"mixer.{name}"), fit)
+                calibration |= named_fields(f"layers.{index}.mixer.{name}", fields)
+            hidden = after
+            progress(index + 1, len(model.blocks))
+        return calibration
+
+    def _fit_block(self, block: nn.Module, hidden: Tensor) -> tuple[dict[str, LinearFit], Tensor]:
+        """Initial scales of a block's layers, and the block's float output."""
+        bits, mixer = Bits.parse(self.bits), block.get_submodule("mixer")
+        seen: dict[str, list[Tensor]] = {name: [] for name in LAYERS}
+        with watching(mixer, LAYERS, lambda name, inputs, _: seen[name].append(inputs[0])):
+            after = torch.cat([block(x) for x in hidden.split(BATCH)])
+        fits = {}
+        for name in LAYERS:
+            x = torch.cat(seen.pop(name), dim=1)  # [L, B, C]
+            fits[name] = fit_linear(mixer.get_submodule(name), x, bits)  # type: ignore[arg-type]
+        return fits, after
+
+    def _learn(
+        self, block: nn.Module, fits: dict[str, LinearFit], hidden: Tensor, behind: Tensor
+    ) -> dict[str, LinearFit]:
+        """JLSS: the quantised mixer behind quantised blocks against the float one behind float ones."""
+        tokens, mixer = block.get_submodule("norm")(behind), block.get_submodule("mixer")
+        return learn_scales(mixer, fits, Bits.parse(self.bits), tokens, mix(block, hidden), self.jlss_steps)[
+            0
+        ]
+
+    def _quantised(self, model: Model, block: nn.Module, fits: dict[str, LinearFit]) -> nn.Module:
+        block = deepcopy(block)
+        for name, fit in fits.items():
+            layer = block.get_submodule(f"mixer.{name}")
+            new = self._layer(model, name, layer, self._fields(layer, fit))
+            replace_module(block, f"mixer.{name}", new)
+        return block
+
+    def _fields(self, layer: nn.Module, fit: LinearFit) -> dict[str, Tensor]:
+        codes = weight_codes(layer.get_parameter("weight"), fit, Bits.parse(self.bits).weight)
+        return {"codes": codes, **vars(fit)}
+
+    def _layer(self, model: Model, site: str, layer: nn.Module, fields: dict[str, Tensor]) -> QuantLayer:
+        """The quantised layer; those that read the sequence backwards have the class token mirrored."""
+        bits, sigma, a_scale = Bits.parse(self.bits), fields["sigma"], fields["a_scale"]
+        cls_row = int(model.net.cls_index)  # type: ignore[arg-type]
+        if site.endswith("_b"):
+            cls_row = len(a_scale) - 1 - cls_row
+        quantiser = TokenActivation(sigma, a_scale, fields["a_zero"], bits.activation, cls_row)
+        codes, scale = fields["codes"], fields["w_scale"]
+        return quantized_layer(layer, codes, scale, bits=bits.weight, input=quantiser, column_scale=sigma)
+
+    def apply(self, model: Model, calibration: Calibration) -> None:
+        for site in linear_sites(model):
+            layer, fields = model.net.get_submodule(site), site_fields(calibration, site)
+            replace_module(model.net, site, self._layer(model, site, layer, fields))
+
+    def packed_bytes(self, model: Model) -> int:
+        bits = Bits.parse(self.bits)
+        tokens = model.net.get_parameter("pos_embed").shape[1]
+        sites = {}
+        for site in linear_sites(model):
+            rows, columns = model.net.get_submodule(site).get_parameter("weight").shape
+            scales = rows + columns + tokens  # of weights, of smoothing, of activations
+            sites[site] = Packing(bits.weight, scales=scales, zero_bits=tokens * bits.activation)
+        return packed_bytes(model, sites)
+
+
+def linear_sites(model: Model) -> list[str]:
+    """Names of the quantised layers: 144 on Vim-S."""
+    return [f"layers.{i}.mixer.{name}" for i in range(len(model.blocks)) for name in LAYERS]
+
+
+def mix(block: nn.Module, hidden: Tensor) -> Tensor:
+    """What a block adds to its tokens."""
+    norm, mixer = block.get_submodule("norm"), block.get_submodule("mixer")
+    return torch.cat([mixer(norm(x)) for x in hidden.split(BATCH)])
