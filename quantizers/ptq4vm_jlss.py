@@ -73,7 +73,7 @@ def learn_scales(
     for step in range(steps + 1):
         with torch.enable_grad():
             loss = cosine_loss(mixer(tokens), target)
-        losses.append(float(loss))
+        losses.append(loss.item())
         if losses[-1] == min(losses):
             best = {name: layer.fit() for name, layer in layers.items()}
         if step < steps:

@@ -96,7 +96,9 @@ def use_of_features(model: Model, method: Method, batch_size: int, backbone: Usa
         without = counter.live_bytes
         method.setup(model, Source(torch.zeros(SOURCE_IMAGES, 3, 1, 1), batch_size))
         z = model.features(torch.empty(batch_size))
-        bounded = _filled(method, z) or method.memory != "stream" or _filled_by_classes(model, method, counter)
+        bounded = (
+            _filled(method, z) or method.memory != "stream" or _filled_by_classes(model, method, counter)
+        )
         _settle(lambda: method.step(z), counter, MOST_FEATURE_STEPS)
         kept = counter.sizes_except([*head, z])
         state, step_peak = sum(map(in_blocks, kept)), counter.peak_bytes - without

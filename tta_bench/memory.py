@@ -95,9 +95,7 @@ def measured_bytes() -> int | None:
     return (torch.cuda.is_available() and torch.cuda.max_memory_allocated()) or None
 
 
-def _dry_run(
-    source: ModelSource, quantizer: Quantizer, method: Method, batch_size: int
-) -> tuple[int, Usage]:
+def _dry_run(source: ModelSource, quantizer: Quantizer, method: Method, batch_size: int) -> tuple[int, Usage]:
     """Packed bytes of the network, and the use of one step."""
     model = skeleton(source)
     with fake_tensors(), ByteCounter() as counter, torch.no_grad():

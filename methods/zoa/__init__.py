@@ -26,22 +26,18 @@ from tta_bench.api import Method, Model, Source, Target
 DOMAIN_KEEP = 0.8  # weight of the old domain statistics
 
 
-@dataclass
+@dataclass(frozen=True)
 class Prefix:
     """What 1 + q passes over a batch have in common: everything before the first adapted layer."""
 
     statistics: Tensor  # mean and variance of the stem's channels
     layers: list[Tensor]  # layer features that no adapted parameter touches
-    hidden: Tensor | None  # what the first adapted block reads; None once it is used up
+    hidden: list[Tensor]  # what the first adapted block reads: one, to be given away
     shared: bool
 
     def take(self) -> Tensor:
-        """The hidden state; unless passes share it, nothing holds it any longer than the taker does."""
-        hidden = self.hidden
-        assert hidden is not None
-        if not self.shared:
-            self.hidden = None
-        return hidden
+        """The hidden state; unless passes share it, it lives no longer than the taker needs it."""
+        return self.hidden[0] if self.shared else self.hidden.pop()
 
 
 @dataclass
@@ -156,7 +152,7 @@ class Zoa(Method):
             # The last of them is read through an adapted norm, so it is left to `_forward`.
             if index < self.start - 1:
                 layers.append(self.model.probe(index, hidden))
-        return Prefix(statistics, [z for z in layers if z is not None], hidden, self.share_prefix)
+        return Prefix(statistics, [z for z in layers if z is not None], [hidden], self.share_prefix)
 
     def _store_is_due(self, changed: bool) -> bool:
         if self.store == "every":
@@ -166,7 +162,7 @@ class Zoa(Method):
     def _forward(self, prefix: Prefix, residual: Tensor, logits: Tensor) -> tuple[float, Tensor]:
         """The loss (Eq. 6) and the features of one pass with the given ε and b."""
         self.parameters.write_(self.bank.combine(logits) + residual)
-        border = None if prefix.hidden is None else self.model.probe(self.start - 1, prefix.hidden)
+        border = self.model.probe(self.start - 1, prefix.hidden[0])
         layers, z = self.model.continue_from(prefix.take(), self.start)
         layers = [*prefix.layers, *([] if border is None else [border]), *layers]
         gaps = self.source_statistics.gaps(layers)
