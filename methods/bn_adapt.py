@@ -22,6 +22,8 @@ class StreamNorm(nn.Module):
     def __init__(self, norm: nn.BatchNorm2d, method: BnAdapt) -> None:
         super().__init__()
         self.norm, self.method = norm, method
+        assert norm.running_mean is not None, "the layer has no stored statistics to blend with"
+        assert norm.running_var is not None
         self.source = torch.stack([norm.running_mean, norm.running_var])
         self.reset()
 
@@ -80,9 +82,7 @@ class BnAdapt(Method):
                 self.layers.append(StreamNorm(module, self))
                 model.net.set_submodule(name, self.layers[-1])
 
-    def blend(
-        self, source: Tensor, running: Tensor, batch: Tensor, images: int, batches: int
-    ) -> Tensor:
+    def blend(self, source: Tensor, running: Tensor, batch: Tensor, images: int, batches: int) -> Tensor:
         """The statistics a layer uses for this batch."""
         if self.variant == "cumulative":
             return running.lerp(batch, 1 / batches)

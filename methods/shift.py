@@ -27,14 +27,14 @@ class Shift(Method):
         self.source_mean = source.feature_mean(model)
         self.reset()
 
+    def reset(self) -> None:
+        self.mean: Tensor | None = None
+
     def step(self, z: Tensor) -> Tensor:
         shifted = z if self.mean is None else z + self.strength * (self.source_mean - self.mean)
         batch = z.mean(0)
         self.mean = batch if self.mean is None else self.mean.lerp(batch, self.momentum)
         return self.model.head(shifted)
-
-    def reset(self) -> None:
-        self.mean: Tensor | None = None
 
     def state_dict(self) -> dict[str, Any]:
         return {"mean": self.mean}

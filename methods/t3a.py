@@ -30,6 +30,15 @@ class T3A(Method):
         self.model = model
         self.reset()
 
+    def reset(self) -> None:
+        """Start from the rows of the classifier, labelled as it labels them itself."""
+        width = self.model.head_weight.shape[1]
+        self.supports: Tensor = self.model.head_weight.new_empty(0, width)
+        self.labels: Tensor = torch.empty(0, dtype=torch.long)
+        self.entropies: Tensor = self.model.head_weight.new_empty(0)
+        rows = self.model.head_weight
+        self._append(rows, rows @ rows.T + self.model.head_bias)
+
     def step(self, z: Tensor) -> Tensor:
         self._append(z, self.model.head(z))
         self._forget()
@@ -60,15 +69,6 @@ class T3A(Method):
         """Unit sums of each class's supports; a class without any has the zero vector."""
         sums = self.supports.new_zeros(self.model.num_classes, self.supports.shape[1])
         return F.normalize(sums.index_add_(0, self.labels, self.supports), dim=1)
-
-    def reset(self) -> None:
-        """Start from the rows of the classifier, labelled as it labels them itself."""
-        width = self.model.head_weight.shape[1]
-        self.supports = self.model.head_weight.new_empty(0, width)
-        self.labels = torch.empty(0, dtype=torch.long)
-        self.entropies = self.model.head_weight.new_empty(0)
-        rows = self.model.head_weight
-        self._append(rows, rows @ rows.T + self.model.head_bias)
 
     def state_dict(self) -> dict[str, Any]:
         return {"supports": self.supports, "labels": self.labels, "entropies": self.entropies}

@@ -29,7 +29,7 @@ from tta_bench_quantizers.vit_sites import Kind
 
 from tta_bench.api import Calibration
 
-ROWS_PER_IMAGE = 32  # of a product: few images with many rows, as its right operand is whole
+PRODUCT_ROWS = 32  # few images with many rows each, as the right operand is whole
 
 
 def fit_product(search: Search, kind: Kind, data: SiteData) -> dict[str, Tensor]:
@@ -99,9 +99,9 @@ def _affordable(problem: LayerProblem, rows: int) -> LayerProblem:
 
 
 def _thinned(data: SiteData, rows: int) -> Product:
-    """Some rows of some images."""
+    """Some rows of some images: half of `rows`, as each meets every key or channel of every head."""
     assert data.b is not None
-    images = some(len(data.a), max(1, rows // ROWS_PER_IMAGE))
-    picks = some(data.a.shape[-2], ROWS_PER_IMAGE)
+    images = some(len(data.a), max(1, rows // (2 * PRODUCT_ROWS)))
+    picks = some(data.a.shape[-2], PRODUCT_ROWS)
     a, out = (t[images][:, :, picks].contiguous() for t in (data.a, data.out))
     return Product(a, data.b[images].contiguous(), out)

@@ -70,22 +70,20 @@ def value_score(values: Tensor, quantise: Quantise) -> Score:
 
 def input_score(problem: LayerProblem, quantise: Quantise) -> Score:
     """Output error of a layer, by its input's quantiser (one granule)."""
-    one = torch.ones(1, 1)
 
     def score(s: Tensor, c: Tensor) -> Tensor:
         inputs = quantise(problem.x.unsqueeze(0), s.unsqueeze(2), c.unsqueeze(2))
-        return input_errors(inputs, problem.weight, problem.target, one).unsqueeze(1)
+        return input_errors(inputs, problem.weight, problem.target).unsqueeze(1)
 
     return _chunked(score, max(problem.x.numel(), problem.target.numel()))
 
 
 def row_score(problem: LayerProblem, bits: int) -> Score:
     """Output error of a layer, by its weight rows' quantisers."""
-    one = torch.ones(1, 1)
 
     def score(s: Tensor, z: Tensor) -> Tensor:
         weights = affine(problem.weight, s.unsqueeze(2), z.unsqueeze(2), bits)
-        return row_errors(problem.x, weights, problem.target, one)
+        return row_errors(problem.x, weights, problem.target)
 
     return _chunked(score, max(problem.weight.numel(), problem.target.numel()))
 
@@ -104,11 +102,10 @@ def gram_score(problem: LayerProblem, bits: int) -> Score:
 
 def left_score(product: Product, b_hat: Tensor, quantise: Quantise) -> Score:
     """Output error of a product, by its left operand's quantisers (by head, or one for all)."""
-    one = torch.ones(1, 1, 1, 1)
 
     def score(s: Tensor, c: Tensor) -> Tensor:
         lefts = quantise(product.a.unsqueeze(2), on_left(s), on_left(c))
-        errors = left_errors(lefts, b_hat, product.target, one)
+        errors = left_errors(lefts, b_hat, product.target)
         return errors if s.shape[1] > 1 else errors.sum(1, keepdim=True)
 
     return _chunked(score, max(product.a.numel(), product.target.numel()))
@@ -116,11 +113,10 @@ def left_score(product: Product, b_hat: Tensor, quantise: Quantise) -> Score:
 
 def right_score(product: Product, a_hat: Tensor, quantise: Quantise) -> Score:
     """Output error of a product, by its right operand's quantisers, by head."""
-    one = torch.ones(1, 1, 1, 1)
 
     def score(s: Tensor, c: Tensor) -> Tensor:
         rights = quantise(product.b.unsqueeze(3), on_right(s), on_right(c))
-        return right_errors(a_hat, rights, product.target, one)
+        return right_errors(a_hat, rights, product.target)
 
     return _chunked(score, max(product.b.numel(), product.target.numel()))
 

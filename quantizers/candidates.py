@@ -25,28 +25,28 @@ def scored(grid: Tensor, score: Callable[[Tensor], Tensor], elements: int) -> Te
     return torch.cat([score(part) for part in grid.split(max(1, CHUNK // elements))])
 
 
-def row_errors(x: Tensor, weights: Tensor, target: Tensor, importance: Tensor) -> Tensor:
+def row_errors(x: Tensor, weights: Tensor, target: Tensor, importance: Tensor | None = None) -> Tensor:
     """[P, O] from candidate weights [P, O, C] and rows x [T, C]."""
     out = (x @ weights.flatten(0, 1).t()).view(len(x), *weights.shape[:2])
-    return _square_(out, target.unsqueeze(1), importance.unsqueeze(1)).sum(0)
+    return _squared_(out, target, importance, 1).sum(0)
 
 
-def input_errors(inputs: Tensor, weight: Tensor, target: Tensor, importance: Tensor) -> Tensor:
+def input_errors(inputs: Tensor, weight: Tensor, target: Tensor, importance: Tensor | None = None) -> Tensor:
     """[P] from candidate rows [P, T, C] and a weight [O, C]."""
     out = (inputs.flatten(0, 1) @ weight.t()).view(*inputs.shape[:2], len(weight))
-    return _square_(out, target, importance).sum((1, 2))
+    return _squared_(out, target, importance, 0).sum((1, 2))
 
 
-def left_errors(lefts: Tensor, b: Tensor, target: Tensor, importance: Tensor) -> Tensor:
+def left_errors(lefts: Tensor, b: Tensor, target: Tensor, importance: Tensor | None = None) -> Tensor:
     """[P, H] from candidate left operands [B, H, P, r, d] and b [B, H, d, n]."""
     out = (lefts.flatten(2, 3) @ b).view(*lefts.shape[:4], b.shape[-1])
-    return _square_(out, target.unsqueeze(2), importance.unsqueeze(2)).sum((0, 3, 4)).t()
+    return _squared_(out, target, importance, 2).sum((0, 3, 4)).t()
 
 
-def right_errors(a: Tensor, rights: Tensor, target: Tensor, importance: Tensor) -> Tensor:
+def right_errors(a: Tensor, rights: Tensor, target: Tensor, importance: Tensor | None = None) -> Tensor:
     """[P, H] from candidate right operands [B, H, d, P, n] and a [B, H, r, d]."""
     out = (a @ rights.flatten(3, 4)).view(*a.shape[:3], *rights.shape[3:])
-    return _square_(out, target.unsqueeze(3), importance.unsqueeze(3)).sum((0, 2, 4)).t()
+    return _squared_(out, target, importance, 3).sum((0, 2, 4)).t()
 
 
 def on_left(values: Tensor) -> Tensor:
@@ -59,5 +59,9 @@ def on_right(values: Tensor) -> Tensor:
     return values.t()[None, :, None, :, None]
 
 
-def _square_(out: Tensor, target: Tensor, importance: Tensor) -> Tensor:
-    return out.sub_(target).mul_(importance).square_()
+def _squared_(out: Tensor, target: Tensor, importance: Tensor | None, axis: int) -> Tensor:
+    """(importance ⊙ (out − target))²; candidates lie along `axis` of out."""
+    out.sub_(target.unsqueeze(axis))
+    if importance is not None:
+        out.mul_(importance.unsqueeze(axis))
+    return out.square_()

@@ -17,8 +17,11 @@ from tta_bench.errors import ConfigError, UserError
 Write = Callable[..., Path]
 
 BROKEN: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "unknown top-level key": ({"model": ["vit-micro"]}, ["model", "unknown field", 'Did you mean "models"?']),
-    "unknown method": ({"methods": ["tnet"]}, ["methods[0]", 'unknown method "tnet"', 'Did you mean "tent"?']),
+    "unknown top-level key": ({"model": []}, ["model", "unknown field", 'Did you mean "models"?']),
+    "unknown method": (
+        {"methods": ["tnet"]},
+        ["methods[0]", 'unknown method "tnet"', 'Did you mean "tent"?'],
+    ),
     "unknown parameter": (
         {"methods": ["source", {"use": "tent", "lrr": 1}]},
         ["methods[1].lrr", "unknown field", 'Did you mean "lr"? Fields: lr, '],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -133,7 +134,7 @@ def test_lame_energy_never_rises_for_a_symmetric_positive_affinity() -> None:
     for _ in range(20):
         energies.append((unary * y + y * y.log()).sum() - 0.5 * (y * (a @ y)).sum())
         y = (a @ y - unary).softmax(1)
-    assert all(later <= earlier + 1e-10 for earlier, later in zip(energies, energies[1:], strict=False))
+    assert all(later <= earlier + 1e-10 for earlier, later in pairwise(energies))
 
 
 # -- T3A -------------------------------------------------------------------------------------------

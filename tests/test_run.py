@@ -140,9 +140,7 @@ def test_a_broken_plugin_breaks_only_its_own_cells(
 ) -> None:
     cells = grid.expand(config.load(write_yaml(quantizers=["fp32"])))
     real = registry.load
-    monkeypatch.setattr(
-        registry, "load", lambda g, n: (lambda **_: Breaks()) if n == "tent" else real(g, n)
-    )
+    monkeypatch.setattr(registry, "load", lambda g, n: (lambda **_: Breaks()) if n == "tent" else real(g, n))
     runner = run.make_runner("local", "auto", 1, None)
     summary = run.run("small", cells, runner, tmp_path, "missing", Progress(quiet=True))
     assert summary.states == {"done": 2, "failed": 1}

@@ -89,5 +89,5 @@ def test_the_last_run_comes_first(cell: Cell, tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_named(cell: Cell, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot be written.*another --results"):
+    with pytest.raises(UserError, match=r"cannot be written.*another --results"):
         ResultStore(tmp_path / "file", "small").open([cell])

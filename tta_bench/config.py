@@ -18,7 +18,6 @@ from tta_bench.parameters import MAX_VARIANTS, check_params, unroll
 from tta_bench.schema import BenchmarkFile, Entry, Filter, PresetEntry, RunSection, StreamSection
 from tta_bench.yaml_file import override_, read_yaml
 
-
 # pydantic puts the members of a union it tried into an error's path; they are not keys of the file
 _UNION_MEMBER = re.compile(r"int|str|(function-|literal\[|constrained-|list\[).*")
 
