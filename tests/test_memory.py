@@ -24,6 +24,7 @@ from tta_bench_quantizers.uniform import Uniform
 from tta_bench import memory, registry
 from tta_bench.api import Method, Model, ModelSource, Source, Target
 from tta_bench.bytecount import BLOCK_BYTES, ByteCounter
+from tta_bench.errors import Unsupported
 from tta_bench.pretend import fake_tensors
 from tta_bench.standin import fake_, skeleton
 
@@ -378,9 +379,9 @@ def test_gradients_cost() -> None:
 
 
 def test_what_cannot_run_says_why() -> None:
-    with pytest.raises(memory.NotApplicable, match="it is quantised"):
+    with pytest.raises(Unsupported, match="it is quantised"):
         memory.account("vit-micro", Uniform(), Tent(), 8)
-    with pytest.raises(memory.NotApplicable, match="BatchNorm2d"):
+    with pytest.raises(Unsupported, match="BatchNorm2d"):
         memory.account("vit-micro", Fp32(), BnAdapt(), 8)
 
 

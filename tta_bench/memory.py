@@ -25,14 +25,11 @@ from tta_bench import registry
 from tta_bench.api import Bits, Method, ModelSource, Quantizer
 from tta_bench.bytecount import ByteCounter
 from tta_bench.dryrun import Usage, garbage_on_demand, use_of_backbone, use_of_features, use_of_images
+from tta_bench.errors import Unsupported
 from tta_bench.pretend import fake_tensors
 from tta_bench.standin import fake_, hold_first_input_, skeleton
 
 MIB = 2**20
-
-
-class NotApplicable(ValueError):
-    """The method cannot run on this model; the text is its reason."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +99,7 @@ def _dry_run(source: ModelSource, quantizer: Quantizer, method: Method, batch_si
         fake_(model)
         model.bits, model.differentiable = Bits.parse(quantizer.bits), quantizer.differentiable
         if reason := quantizer.unsupported(model) or method.unsupported(model):
-            raise NotApplicable(reason)
+            raise Unsupported(reason)
         packed_bytes = quantizer.packed_bytes(model)
         hold_first_input_(model)
         if method.consumes == "images":

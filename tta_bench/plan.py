@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -86,9 +87,6 @@ def _batches(cell: Cell) -> int:
 
 
 def _cost(method: Method) -> float:
-    """Passes a batch, from the declared forwards/backwards; a backward counts as two forwards."""
-    forward, _, backward = method.cost.partition("/")
-    numbers = [
-        float("".join(c for c in text if c.isdigit() or c == ".") or 1) for text in (forward, backward)
-    ]
-    return numbers[0] + 2 * numbers[1]
+    """Passes a batch, from the declared forwards/backwards (of a range, its lower end)."""
+    forward, backward = (int(re.findall(r"\d+", text)[0]) for text in method.cost.split("/"))
+    return forward + 2 * backward

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import io
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -58,6 +59,8 @@ def outcomes_of(group: str, name: str) -> Iterator[Outcome]:
         yield from _each(CORRUPTION_CHECKS, name, lambda c: c(plugin))
         return
     yield from _each(PLUGIN_CHECKS, name, lambda c: c(plugin))
+    if group == "methods":
+        yield from _each([cost_is_declared], name, lambda c: c(plugin))
     if group == "models":
         yield from _each(MODEL_CHECKS, name, lambda c: c(plugin()))
     elif group == "data":
@@ -145,6 +148,11 @@ def version_is_text(plugin: Any) -> None:
     """declares a version."""
     assert isinstance(plugin.version, str), "`version` must be a text"
     assert plugin.version, "`version` is empty"
+
+
+def cost_is_declared(plugin: Any) -> None:
+    """declares forwards/backwards a batch."""
+    assert re.fullmatch(r"\D*\d.*/\D*\d.*", plugin.cost), f"`cost` is {plugin.cost!r}; write e.g. 2/1"
 
 
 # -- methods ---------------------------------------------------------------------------------------
