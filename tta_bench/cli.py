@@ -129,7 +129,7 @@ def table(
     results: Results = Path("results"),
     name: Name = None,
     layout: Annotated[
-        str, typer.Option(help="per-corruption, long-term or cost; `all` prints all three")
+        str, typer.Option(help="per-corruption, long-term, cost, gap; `all` prints the first three")
     ] = "all",
     format: Annotated[
         str, typer.Option("--format", help="text, latex, markdown, csv, json or html")
@@ -142,11 +142,13 @@ def table(
     """Print the tables of a results folder."""
     from tta_bench import frame
     from tta_bench.render import render
-    from tta_bench.table import LAYOUTS, build
+    from tta_bench.table import build
 
     loaded = frame.load(_store(results, name))
-    wanted = list(LAYOUTS) if layout == "all" else [layout]
-    built = [build(loaded, each, round=round, allow_mixed=allow_mixed) for each in wanted]
+    options = [(layout, round)]
+    if layout == "all":  # a run over rounds has no round of its own
+        options = [("per-corruption", round), ("long-term", None), ("cost", round)]
+    built = [build(loaded, each, round=at, allow_mixed=allow_mixed) for each, at in options]
     texts = [render(each, format).rstrip("\n") for each in built]
     as_list = format == "json" and layout == "all"
     print("[" + ",\n".join(texts) + "]" if as_list else "\n\n".join(texts))
@@ -188,6 +190,23 @@ def memory(
     from tta_bench.planning import describe_memory
 
     _print(describe_memory(model, quantizer, bits, method, set or [], batch_size), as_json)
+
+
+@app.command()
+def quantize(
+    model: Annotated[str, typer.Option(help="a model's name")],
+    quantizer: Annotated[str, typer.Option(help="a quantizer's name")],
+    bits: Annotated[str | None, typer.Option(help="e.g. W8A8")] = None,
+    data: Annotated[str, typer.Option(help="data whose clean images calibrate")] = "cifar10-mini",
+    set: Annotated[
+        list[str] | None, typer.Option("--set", help="quantizer parameter, e.g. scale=minmax")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Calibrate, and print scales, clip rates and signal-to-noise of every site: which layer hurts."""
+    from tta_bench.quantizing import describe
+
+    _print(describe(model, quantizer, bits, data, set or []), as_json)
 
 
 @app.command()

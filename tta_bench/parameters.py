@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from itertools import product
 from typing import Any, get_origin, get_type_hints
 
+import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from tta_bench import registry
-from tta_bench.errors import Problem
+from tta_bench.errors import ConfigError, Problem
 
 MAX_VARIANTS = 1000  # of one axis; a longer sweep is a mistake
 
@@ -78,3 +80,24 @@ def _spell(hint: Any) -> str:
     return {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}.get(
         hint, str(hint).replace("typing.", "")
     )
+
+
+def configured(group: str, name: str, params: dict[str, Any]) -> Any:
+    """A plugin with parameters from the command line, or an error that names what is wrong."""
+    cls = registry.load(group, name)
+    checked, problems = check_params(cls, params, name)
+    if problems:
+        raise ConfigError(group, problems)
+    return cls(**checked)
+
+
+def settings_of(texts: Sequence[str]) -> dict[str, Any]:
+    """The parameters in `--set key=value` texts; values are YAML."""
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            problem = Problem("--set", f'"{text}" is not of the form key=value. Write e.g. lr=0.01.')
+            raise ConfigError("command line", [problem])
+        found[key] = yaml.safe_load(value)
+    return found

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import yaml
-
 from tta_bench import memory, registry
 from tta_bench.api import Target
 from tta_bench.describe import Description, columns
-from tta_bench.errors import ConfigError, Problem, Unsupported
+from tta_bench.errors import Unsupported
 from tta_bench.grid import Cell
-from tta_bench.parameters import check_params
+from tta_bench.parameters import configured, settings_of
 from tta_bench.plan import make_method, passes, tasks
 
 MIB = 2**20
@@ -49,11 +47,11 @@ def describe_memory(
     batch_size: int,
 ) -> Description:
     """The three memory columns of one combination, and what they are made of."""
-    source = _plugin("models", model, {})
-    quantiser = _plugin("quantizers", quantizer, {"bits": bits} if bits else {})
+    source = configured("models", model, {})
+    quantiser = configured("quantizers", quantizer, {"bits": bits} if bits else {})
     target = Target(model, source.family, quantiser.bits)
     presets = registry.load("methods", method).presets(target)
-    adapter = _plugin("methods", method, presets | _settings(settings))
+    adapter = configured("methods", method, presets | settings_of(settings))
     report = memory.account(source, quantiser, adapter, batch_size)
     data = {
         "model": model,
@@ -91,22 +89,3 @@ def _mib(report: memory.MemoryReport) -> dict[str, float | None]:
     columns = ("memory_mib", "packed_mib", "measured_mib")
     found = {name: getattr(report, name) for name in columns}
     return {name: None if mib is None else round(mib, 1) for name, mib in found.items()}
-
-
-def _plugin(group: str, name: str, params: dict[str, Any]) -> Any:
-    cls = registry.load(group, name)
-    checked, problems = check_params(cls, params, name)
-    if problems:
-        raise ConfigError(group, problems)
-    return cls(**checked)
-
-
-def _settings(texts: Sequence[str]) -> dict[str, Any]:
-    found = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals:
-            problem = Problem("--set", f'"{text}" is not of the form key=value. Write e.g. lr=0.01.')
-            raise ConfigError("memory", [problem])
-        found[key] = yaml.safe_load(value)
-    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from tta_bench.layouts import cost, long_term, per_corruption
+from tta_bench.layouts import cost, gap, long_term, per_corruption
 from tta_bench.layouts.plan import Layout
 
 LAYOUTS: Mapping[str, Layout] = MappingProxyType(
@@ -13,5 +13,6 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
         "per-corruption": per_corruption.lay_out,
         "long-term": long_term.lay_out,
         "cost": cost.lay_out,
+        "gap": gap.lay_out,
     }
 )

@@ -59,9 +59,7 @@ def _memory(measured: bool) -> tuple[Spec, ...]:
     names = {"memory_mib": "Memory (MiB)", "packed_mib": "Packed (MiB)"}
     if measured:
         names["measured_mib"] = "Measured (MiB)"
-    return tuple(
-        Spec(Column(key, name, "memory"), fact(key), fact=True) for key, name in names.items()
-    )
+    return tuple(Spec(Column(key, name, "memory"), fact(key), fact=True) for key, name in names.items())
 
 
 def _notes(records: Sequence[Record], measured: bool) -> tuple[str, ...]:

@@ -1,0 +1,137 @@
+"""AdaLog's optional reconstruction: rounding and activation scales learned block by block.
+
+Units are the patch embedding, every block and the head. Inputs and targets come from the float
+network; rounding is AdaRound's, and scales follow the straight-through gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.functional import kl_div, log_softmax
+from tta_bench_quantizers.activations import UniformActivation
+from tta_bench_quantizers.adalog_search import ACTIVATION_FLOOR
+from tta_bench_quantizers.adaround import Distance, Schedule, SoftRounding, learn_rounding, squared_error
+from tta_bench_quantizers.layers import QuantLayer
+from tta_bench_quantizers.logarithmic import AdaLogActivation, adalog
+from tta_bench_quantizers.observe import BATCH
+from tta_bench_quantizers.sites import head_site, named_fields, replace_module
+from tta_bench_quantizers.straight_through import quantize_straight_through
+from tta_bench_quantizers.vit_sites import vit_sites
+
+from tta_bench.api import Calibration, Model
+
+SCALE_LR = 4e-5
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A module to reconstruct, with what the float network feeds it and gets from it."""
+
+    name: str
+    inputs: Tensor
+    targets: Tensor
+    distance: Distance
+
+
+class LearnableUniform(nn.Module):
+    """A uniform quantiser whose scale learns; its zero points stay."""
+
+    def __init__(self, fixed: UniformActivation) -> None:
+        super().__init__()
+        self.scale, self.bounds = nn.Parameter(fixed.scale.clone()), fixed.bounds()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return quantize_straight_through(x, self.scale, *self.bounds)
+
+
+class LearnableLog(nn.Module):
+    """An AdaLog quantiser; its scale learns unless it is softmax's, which is 1."""
+
+    def __init__(self, fixed: AdaLogActivation) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(fixed.scale.clone(), requires_grad=fixed.shift > 0)
+        self.q, self.bits, self.shift = fixed.q, fixed.bits, fixed.shift
+
+    def forward(self, x: Tensor) -> Tensor:
+        share = ((x + self.shift) / self.scale).clamp(0, 1)
+        with torch.no_grad():
+            error = adalog(share, torch.ones_like(self.scale), self.q, self.bits) - share
+        return (share + error) * self.scale
+
+
+def reconstruct(
+    quantised: Model, floating: Model, images: Tensor, schedule: Schedule, on_unit: Callable[[], None]
+) -> Calibration:
+    """New codes and activation scales by site; `quantised` is used up."""
+    calibration = Calibration()
+    for unit in units(floating, images):
+        calibration |= _learn(unit, quantised.net, floating.net, schedule)
+        on_unit()
+    return calibration
+
+
+def unit_count(model: Model) -> int:
+    """Patch embedding, blocks, head."""
+    return len(model.blocks) + 2
+
+
+@torch.no_grad()
+def units(model: Model, images: Tensor) -> Iterator[Unit]:
+    """All units in the order of computation; only one's tensors are held at a time."""
+    stem = next(site for site, kind in vit_sites(model).items() if kind == "conv")
+    pixels = model.normalise(images)
+    yield Unit(stem, pixels, _run(model.net.get_submodule(stem), pixels), _scaled_error)
+    names = {id(module): name for name, module in model.net.named_modules()}
+    hidden = _run(lambda x: model.enter(model.stem(x)), images)
+    for block in model.blocks:
+        after = _run(block, hidden)
+        yield Unit(names[id(block)], hidden, after, _scaled_error)
+        hidden = after
+    z = model.pool(hidden)
+    yield Unit(head_site(model), z, model.head(z), _divergence)
+
+
+def _run(module: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    return torch.cat([module(part) for part in x.split(BATCH)])
+
+
+def _scaled_error(output: Tensor, target: Tensor) -> Tensor:
+    return squared_error(output, target) / 10
+
+
+def _divergence(output: Tensor, target: Tensor) -> Tensor:
+    """KL from the float network's belief."""
+    return kl_div(log_softmax(output, 1), target.softmax(1), reduction="batchmean")
+
+
+def _learn(unit: Unit, net: nn.Module, floating: nn.Module, schedule: Schedule) -> Calibration:
+    """Codes and scales of all sites in one unit."""
+    module = net.get_submodule(unit.name)
+    layers = {name: m for name, m in module.named_modules() if isinstance(m, QuantLayer)}
+    scales = _make_learnable_(net, unit.name)
+    exact = {name: floating.get_submodule(_join(unit.name, name)) for name in layers}
+    roundings = {name: _rounding(layer, exact[name]) for name, layer in layers.items()}
+    optimizer = torch.optim.Adam([s for s in scales.values() if s.requires_grad] or [torch.zeros(1)], SCALE_LR)
+    decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, schedule.steps)
+
+    def forward(x: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
+        return functional_call(module, _overrides(layers, weights), (x,))
+
+    def on_step() -> None:
+        optimizer.step()
+        decay.step()
+        optimizer.zero_grad()
+        with torch.no_grad():
+            for scale in scales.values():
+                scale.clamp_min_(ACTIVATION_FLOOR)
+
+    codes = learn_rounding(roundings, forward, unit.inputs, unit.targets, schedule, unit.distance, on_step)
+    calibration = {key: scale.detach().clone() for key, scale in scales.items() if scale.requires_grad}
+    for name, found in codes.items():
+        calibration |= named_fields(_join(unit.name, name), {"codes": found})
+    return calibration
