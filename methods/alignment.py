@@ -8,6 +8,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+
 from tta_bench_methods.gradient import entropy
 
 REFERENCE_BATCH = 64  # FOA's λ is meant for this many images

@@ -13,6 +13,7 @@ from random import Random
 
 import torch
 from torch import Tensor
+
 from tta_bench_methods.augment import Matrix, crop, rotation, warp
 
 CHAINS = 3

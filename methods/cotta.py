@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from tta_bench_methods.gradient import GradientMethod, derived_seed
-from tta_bench_methods.jitter import jitter
 
 from tta_bench.api import Model, Source, Target
+from tta_bench_methods.gradient import GradientMethod, derived_seed
+from tta_bench_methods.jitter import jitter
 
 
 @dataclass

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from tta_bench_methods.gradient import GradientMethod, entropy, learning, mean_over
 
 from tta_bench.api import Model, Source, Target
+from tta_bench_methods.gradient import GradientMethod, entropy, learning, mean_over
 
 
 @dataclass

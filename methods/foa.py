@@ -9,6 +9,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor
+
+from tta_bench.api import Method, Model, Source, Target
 from tta_bench_methods.alignment import (
     ActivationShift,
     SourceStatistics,
@@ -17,8 +19,6 @@ from tta_bench_methods.alignment import (
     shifted,
 )
 from tta_bench_methods.cma_search import CmaSearch
-
-from tta_bench.api import Method, Model, Source, Target
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from random import Random
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
 from tta_bench_methods.augment import grey, rotation, warp
 
 BLUR_REACH = 2  # a 5×5 kernel

@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+
+from tta_bench.api import Model, Source, Target
 from tta_bench_methods.augmix import draw_recipe, make_views
 from tta_bench_methods.bn_adapt import BnAdapt
 from tta_bench_methods.gradient import GradientMethod
-
-from tta_bench.api import Model, Source, Target
 
 
 @dataclass

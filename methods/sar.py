@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from tta_bench_methods.gradient import EarlyNormMethod, affine_parameters, entropy, mean_over
 
 from tta_bench.api import Model, Source, Target
+from tta_bench_methods.gradient import EarlyNormMethod, affine_parameters, entropy, mean_over
 
 
 @dataclass

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
-from tta_bench_methods.gradient import GradientMethod, entropy
 
 from tta_bench.api import Target
+from tta_bench_methods.gradient import GradientMethod, entropy
 
 
 @dataclass

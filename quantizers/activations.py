@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+
 from tta_bench_quantizers.fake import Bound, affine_bounds, fake_quantize, symmetric_bounds
 
 

@@ -7,14 +7,21 @@ live in new coordinates: statistics and updates must come from the quantised mod
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import count
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
+
+from tta_bench.api import Bits, Calibration, Model, Progress, Quantizer
 from tta_bench_quantizers.activations import UniformActivation
 from tta_bench_quantizers.adalog_fit import fit_layer, fit_product
+from tta_bench_quantizers.adalog_recon import reconstruct, unit_count
 from tta_bench_quantizers.adalog_search import Search
+from tta_bench_quantizers.adaround import Schedule
 from tta_bench_quantizers.attention import decompose_attention_
 from tta_bench_quantizers.blockwise import collect
 from tta_bench_quantizers.fake import dequantize
@@ -31,8 +38,7 @@ from tta_bench_quantizers.sites import named_fields, replace_module, site_fields
 from tta_bench_quantizers.twin import GELU_DEPTH
 from tta_bench_quantizers.vit_sites import Kind, head_count, vit_sites
 
-from tta_bench.api import Bits, Calibration, Model, Progress, Quantizer
-
+SEARCH_IMAGES = 32
 BASE_BITS = 8  # q ≤ 137
 
 
@@ -44,15 +50,37 @@ class AdaLog(Quantizer):
     bits: str = "W4A4"
     rounds: int = 3
     rows: int = 256
+    reconstruction: Literal["none", "adaround"] = "none"
+    recon_steps: int = 1000
+    recon_images: int = 1024
+
+    def __post_init__(self) -> None:
+        if self.reconstruction != "none":
+            self.calibration_images = max(SEARCH_IMAGES, self.recon_images)  # type: ignore[misc]
 
     def unsupported(self, model: Model) -> str | None:
         return refuse_bits(self.bits) or refuse_without_attention(model) or refuse_other_norms(model)
 
-    @torch.no_grad()
     def calibrate(self, model: Model, images: Tensor, progress: Progress) -> Calibration:
+        learns = self.reconstruction == "adaround"
+        total = len(vit_sites(model)) + learns * unit_count(model)
+        done = count(1)
+        calibration = self._search(model, images[:SEARCH_IMAGES], lambda: progress(next(done), total))
+        if learns:
+            quantised, floating = deepcopy(model), deepcopy(model)
+            self.apply(quantised, calibration)
+            images, schedule = images[: self.recon_images], Schedule(self.recon_steps)
+            calibration |= reconstruct(
+                quantised, floating, images, schedule, lambda: progress(next(done), total)
+            )
+        return calibration
+
+    @torch.no_grad()
+    def _search(self, model: Model, images: Tensor, on_site: Callable[[], None]) -> Calibration:
+        """All quantisers' parameters, and codes rounded to nearest."""
         model = deepcopy(model)
         decompose_attention_(model.net)
-        sites, calibration, done = vit_sites(model), Calibration(), 0
+        sites, calibration = vit_sites(model), Calibration()
         search = Search(Bits.parse(self.bits), self.rounds, self.rows)
         for group in collect(model, sites, images, rows_per_image=0, loss=None):
             for site, data in group.items():
@@ -60,7 +88,7 @@ class AdaLog(Quantizer):
                     calibration |= named_fields(site, fit_product(search, sites[site], data))
                 else:
                     calibration |= fit_layer(search, model.net, site, sites[site], data)
-                progress(done := done + 1, len(sites))
+                on_site()
         return calibration
 
     def apply(self, model: Model, calibration: Calibration) -> None:

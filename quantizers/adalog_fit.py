@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+
+from tta_bench.api import Calibration
 from tta_bench_quantizers.adalog_scores import LayerProblem, Product, some, value_score
 from tta_bench_quantizers.adalog_search import (
     ACTIVATION_FLOOR,
@@ -26,8 +28,6 @@ from tta_bench_quantizers.reparametrize import Reparametrization, norm_before
 from tta_bench_quantizers.site_data import SiteData
 from tta_bench_quantizers.sites import named_fields
 from tta_bench_quantizers.vit_sites import Kind
-
-from tta_bench.api import Calibration
 
 PRODUCT_ROWS = 32  # few images with many rows each, as the right operand is whole
 

@@ -13,19 +13,20 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import kl_div, log_softmax
+
+from tta_bench.api import Calibration, Model
 from tta_bench_quantizers.activations import UniformActivation
 from tta_bench_quantizers.adalog_search import ACTIVATION_FLOOR
 from tta_bench_quantizers.adaround import Distance, Schedule, SoftRounding, learn_rounding, squared_error
 from tta_bench_quantizers.layers import QuantLayer
 from tta_bench_quantizers.logarithmic import AdaLogActivation, adalog
 from tta_bench_quantizers.observe import BATCH
-from tta_bench_quantizers.sites import head_site, named_fields, replace_module
+from tta_bench_quantizers.sites import head_site, replace_module
 from tta_bench_quantizers.straight_through import quantize_straight_through
 from tta_bench_quantizers.vit_sites import vit_sites
 
-from tta_bench.api import Calibration, Model
-
 SCALE_LR = 4e-5
+FIELDS = {"input": "a_scale", "a": "a_scale", "b": "b_scale"}  # by place in a layer or product
 
 
 @dataclass(frozen=True)
@@ -113,25 +114,68 @@ def _learn(unit: Unit, net: nn.Module, floating: nn.Module, schedule: Schedule) 
     """Codes and scales of all sites in one unit."""
     module = net.get_submodule(unit.name)
     layers = {name: m for name, m in module.named_modules() if isinstance(m, QuantLayer)}
+    exact = {name: floating.get_submodule(_dotted(unit.name, name)) for name in layers}
     scales = _make_learnable_(net, unit.name)
-    exact = {name: floating.get_submodule(_join(unit.name, name)) for name in layers}
     roundings = {name: _rounding(layer, exact[name]) for name, layer in layers.items()}
-    optimizer = torch.optim.Adam([s for s in scales.values() if s.requires_grad] or [torch.zeros(1)], SCALE_LR)
-    decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, schedule.steps)
 
     def forward(x: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
-        return functional_call(module, _overrides(layers, weights), (x,))
+        overrides: dict[str, Tensor] = {}
+        for name, weight in weights.items():
+            overrides[_dotted(name, "weight")] = weight
+            inside = layers[name].input
+            if isinstance(inside, LearnableLog):  # the shift is taken out by a bias that follows Ŵ
+                overrides[_dotted(name, "bias")] = exact[name].bias - inside.shift * weight.sum(1)
+        return functional_call(module, overrides, (x,))
 
-    def on_step() -> None:
+    step = _scale_steps(list(scales.values()), schedule.steps)
+    codes = learn_rounding(roundings, forward, unit.inputs, unit.targets, schedule, unit.distance, step)
+    learned = {f"{_dotted(unit.name, name)}.codes": found for name, found in codes.items()}
+    return learned | {key: scale.detach().clone() for key, scale in scales.items()}
+
+
+def _rounding(layer: QuantLayer, exact: nn.Module) -> SoftRounding:
+    """Soft rounding of the float weight, in the coordinates in which it is quantised."""
+    weight = exact.get_parameter("weight")
+    weight = weight if layer.column_scale is None else weight * layer.column_scale
+    assert layer.zero is not None
+    return SoftRounding(weight, layer.scale, layer.zero, layer.bits)
+
+
+def _make_learnable_(net: nn.Module, root: str) -> dict[str, nn.Parameter]:
+    """Put learnable quantisers into a unit; their scales by calibration field."""
+    scales = {}
+    for name, module in list(net.get_submodule(root).named_modules()):
+        site, _, place = _dotted(root, name).rpartition(".")
+        new: LearnableUniform | LearnableLog
+        if isinstance(module, UniformActivation):
+            new = LearnableUniform(module)
+        elif isinstance(module, AdaLogActivation):
+            new = LearnableLog(module)
+        else:
+            continue
+        replace_module(net, f"{site}.{place}", new)
+        if new.scale.requires_grad:
+            scales[f"{site}.{FIELDS[place]}"] = new.scale
+    return scales
+
+
+def _scale_steps(scales: list[nn.Parameter], steps: int) -> Callable[[], None]:
+    """What moves the scales after each backward pass: Adam, its rate falling along a cosine."""
+    if not scales:
+        return lambda: None
+    optimizer = torch.optim.Adam(scales, SCALE_LR)
+    decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+
+    @torch.no_grad()
+    def step() -> None:
         optimizer.step()
         decay.step()
         optimizer.zero_grad()
-        with torch.no_grad():
-            for scale in scales.values():
-                scale.clamp_min_(ACTIVATION_FLOOR)
+        for scale in scales:
+            scale.clamp_min_(ACTIVATION_FLOOR)
 
-    codes = learn_rounding(roundings, forward, unit.inputs, unit.targets, schedule, unit.distance, on_step)
-    calibration = {key: scale.detach().clone() for key, scale in scales.items() if scale.requires_grad}
-    for name, found in codes.items():
-        calibration |= named_fields(_join(unit.name, name), {"codes": found})
-    return calibration
+    return step
+
+
+def _dotted(*names: str) -> str:
+    return ".".join(name for name in names if name)

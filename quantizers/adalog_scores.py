@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import torch
 from torch import Tensor
+
 from tta_bench_quantizers.candidates import (
     CHUNK,
     input_errors,

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+
+from tta_bench.api import Bits
 from tta_bench_quantizers.adalog_scores import (
     LayerProblem,
     Product,
@@ -32,8 +34,6 @@ from tta_bench_quantizers.fpcs import (
 )
 from tta_bench_quantizers.logarithmic import BASES, adalog
 from tta_bench_quantizers.twin import GELU_DEPTH
-
-from tta_bench.api import Bits
 
 ACTIVATION_FLOOR = 1e-4
 WEIGHT_FLOOR = 1e-8

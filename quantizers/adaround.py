@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 import torch
 from torch import Tensor
+
 from tta_bench_quantizers.fake import dequantize, per_row
 
 Unit: TypeAlias = Callable[[Tensor, Mapping[str, Tensor]], Tensor]  # inputs, weights by name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor, nn
+
 from tta_bench_quantizers.layers import QuantMatmul
 from tta_bench_quantizers.sites import replace_module
 

@@ -13,10 +13,10 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, kl_div, log_softmax
-from tta_bench_quantizers.observe import BATCH, watching
-from tta_bench_quantizers.site_data import Collector, SiteData
 
 from tta_bench.api import Model
+from tta_bench_quantizers.observe import BATCH, watching
+from tta_bench_quantizers.site_data import Collector, SiteData
 
 GradMode: TypeAlias = Literal["fisher", "released", "mse"]
 Loss: TypeAlias = Callable[[Tensor], Tensor]  # of logits

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torch import Tensor
-from tta_bench_quantizers.packing import packed_bytes
 
 from tta_bench.api import Calibration, Model, Progress, Quantizer
+from tta_bench_quantizers.packing import packed_bytes
 
 
 @dataclass

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, linear
+
 from tta_bench_quantizers.fake import dequantize
 
 

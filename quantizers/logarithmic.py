@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+
 from tta_bench_quantizers.activations import ActivationQuantizer
 
 R = 37

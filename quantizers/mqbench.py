@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from torch import Tensor, nn
+
+from tta_bench.api import Bits, Calibration, Model, Progress, Quantizer
 from tta_bench_quantizers.adaround import Schedule
 from tta_bench_quantizers.fake import affine_codes
 from tta_bench_quantizers.layers import quantized_layer
@@ -24,8 +26,6 @@ from tta_bench_quantizers.packing import Packing, packed_bytes
 from tta_bench_quantizers.refusals import refuse_bits
 from tta_bench_quantizers.sites import head_site, layer_sites, named_fields, replace_module, site_fields
 from tta_bench_quantizers.straight_through import DifferentiableActivation
-
-from tta_bench.api import Bits, Calibration, Model, Progress, Quantizer
 
 EDGE_BITS = 8
 RANGE_IMAGES = 32

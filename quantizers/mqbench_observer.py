@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+
 from tta_bench_quantizers.fake import affine, affine_parameters, pad_zero
 from tta_bench_quantizers.observe import RangeObserver
 

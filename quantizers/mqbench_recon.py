@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+
+from tta_bench.api import Calibration, Model
 from tta_bench_quantizers.adaround import Schedule, SoftRounding, learn_rounding
 from tta_bench_quantizers.layers import QuantLayer
 from tta_bench_quantizers.mqbench_sites import layer_units
 from tta_bench_quantizers.observe import BATCH, watching
 from tta_bench_quantizers.sites import named_fields
-
-from tta_bench.api import Calibration, Model
 
 
 def reconstruct_(

@@ -12,6 +12,8 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 from torch import Tensor, nn
+
+from tta_bench.api import Bits, Calibration, Model, Progress, Quantizer
 from tta_bench_quantizers.activations import UniformActivation
 from tta_bench_quantizers.attention import decompose_attention_
 from tta_bench_quantizers.blockwise import GradMode, collect, gradient_loss
@@ -30,8 +32,6 @@ from tta_bench_quantizers.site_data import SiteData
 from tta_bench_quantizers.sites import named_fields, replace_module, site_fields
 from tta_bench_quantizers.twin import TwinGelu, TwinMode, TwinSoftmax
 from tta_bench_quantizers.vit_sites import Kind, head_count, vit_sites
-
-from tta_bench.api import Bits, Calibration, Model, Progress, Quantizer
 
 
 @dataclass

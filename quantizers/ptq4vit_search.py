@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+
+from tta_bench.api import Bits
 from tta_bench_quantizers.candidates import (
     input_errors,
     least,
@@ -19,8 +21,6 @@ from tta_bench_quantizers.candidates import (
 from tta_bench_quantizers.fake import per_row, symmetric
 from tta_bench_quantizers.site_data import SiteData
 from tta_bench_quantizers.twin import TwinMode, twin_gelu, twin_softmax
-
-from tta_bench.api import Bits
 
 ALPHA, BETA = 0.01, 1.2
 SPLITS = 20  # post-softmax: split at 2^0 … 2^−19

@@ -12,6 +12,8 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+
+from tta_bench.api import Bits, Calibration, Model, Progress, Quantizer
 from tta_bench_quantizers.layers import QuantLayer, quantized_layer
 from tta_bench_quantizers.observe import BATCH, watching
 from tta_bench_quantizers.packing import Packing, packed_bytes
@@ -20,8 +22,6 @@ from tta_bench_quantizers.ptq4vm_jlss import learn_scales
 from tta_bench_quantizers.ptq4vm_tokens import TokenActivation
 from tta_bench_quantizers.refusals import refuse_bits
 from tta_bench_quantizers.sites import named_fields, replace_module, site_fields
-
-from tta_bench.api import Bits, Calibration, Model, Progress, Quantizer
 
 LAYERS = ("in_proj", "x_proj", "x_proj_b", "dt_proj", "dt_proj_b", "out_proj")
 

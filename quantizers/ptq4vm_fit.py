@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from tta_bench_quantizers.fake import affine, affine_parameters, clip_, fake_quantize, pad_zero
 
 from tta_bench.api import Bits
+from tta_bench_quantizers.fake import affine, affine_parameters, clip_, fake_quantize, pad_zero
 
 POWER = 2.4
 WEIGHT_TRIALS = 100  # the greatest weight at 1 %, 2 %, … 100 %

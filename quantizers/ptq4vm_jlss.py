@@ -11,12 +11,12 @@ from copy import deepcopy
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, linear
+
+from tta_bench.api import Bits
 from tta_bench_quantizers.fake import affine_bounds
 from tta_bench_quantizers.ptq4vm_fit import LinearFit, top_code
 from tta_bench_quantizers.sites import replace_module
 from tta_bench_quantizers.straight_through import quantize_straight_through
-
-from tta_bench.api import Bits
 
 SIGMA_LR = 1e-2
 SCALE_LR = 5e-4

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+
 from tta_bench_quantizers.activations import ActivationQuantizer
 from tta_bench_quantizers.fake import affine_bounds, fake_quantize
 

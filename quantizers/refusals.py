@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from torch import nn
+
+from tta_bench.api import Bits, Model
 from tta_bench_quantizers.attention import is_attention
 from tta_bench_quantizers.reparametrize import norm_before
 from tta_bench_quantizers.sites import layer_sites
-
-from tta_bench.api import Bits, Model
 
 
 def refuse_bits(text: str, least: int = 2, most: int = 8) -> str | None:

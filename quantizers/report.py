@@ -9,12 +9,12 @@ from math import inf
 
 import torch
 from torch import Tensor, nn
+
+from tta_bench.api import Model
 from tta_bench_quantizers.activations import ActivationQuantizer
 from tta_bench_quantizers.attention import decompose_attention_
 from tta_bench_quantizers.layers import QuantLayer, QuantMatmul
 from tta_bench_quantizers.observe import BATCH, watching
-
-from tta_bench.api import Model
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
+
 from tta_bench_quantizers.fake import (
     affine,
     affine_parameters,

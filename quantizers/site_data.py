@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import unfold
+
 from tta_bench_quantizers.layers import QuantMatmul
 
 

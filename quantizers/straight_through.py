@@ -10,30 +10,32 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
 from tta_bench_quantizers.activations import UniformActivation
-from tta_bench_quantizers.fake import Bound
+from tta_bench_quantizers.fake import Bound, clip_
 
 
-class RoundStraightThrough(torch.autograd.Function):
-    """round, with derivative 1."""
+class RoundClip(torch.autograd.Function):
+    """clip(round(x), low, high), with derivative 1 wherever the rounded value is a code.
+
+    `clamp` does not serve: its derivative at the bounds is 0 or ½, and the outermost codes lie there.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:  # type: ignore[override]
-        return x.round()
+    def forward(ctx: Any, x: Tensor, low: Bound, high: Bound) -> Tensor:  # type: ignore[override]
+        code = x.round()
+        ctx.save_for_backward((code >= low) & (code <= high))
+        return clip_(code, low, high)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
-        return grad
-
-
-def round_straight_through(x: Tensor) -> Tensor:
-    """Rounded half to even; the gradient passes unchanged."""
-    return RoundStraightThrough.apply(x)
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+        (inside,) = ctx.saved_tensors
+        return grad * inside, None, None
 
 
 def quantize_straight_through(x: Tensor, scale: Tensor, low: Bound, high: Bound) -> Tensor:
     """scale · clip(round(x / scale), low, high), differentiable in x and scale."""
-    return torch.clamp(round_straight_through(x / scale), low, high) * scale  # type: ignore[arg-type]
+    return RoundClip.apply(x / scale, low, high) * scale
 
 
 class DifferentiableActivation(UniformActivation):

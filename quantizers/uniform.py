@@ -11,6 +11,8 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 from torch import Tensor, nn
+
+from tta_bench.api import Bits, Calibration, Model, Progress, Quantizer
 from tta_bench_quantizers.activations import UniformActivation
 from tta_bench_quantizers.fake import symmetric_codes
 from tta_bench_quantizers.layers import quantized_layer
@@ -25,8 +27,6 @@ from tta_bench_quantizers.sites import (
     replace_module,
     site_fields,
 )
-
-from tta_bench.api import Bits, Calibration, Model, Progress, Quantizer
 
 
 @dataclass

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from torch import nn
-from tta_bench_quantizers.attention import is_attention
-from tta_bench_quantizers.sites import layer_sites
 
 from tta_bench.api import Model
+from tta_bench_quantizers.attention import is_attention
+from tta_bench_quantizers.sites import layer_sites
 
 Kind: TypeAlias = Literal["conv", "qkv", "linear", "gelu", "scores", "values"]
 

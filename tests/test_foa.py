@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+
+from tta_bench.api import ModelSource, Source, Target
+from tta_bench.models.micro import ResNetMicro, VimMicro, VitMicro
 from tta_bench_methods.alignment import SourceStatistics, objective
 from tta_bench_methods.cma_search import CMAAdaptSigmaCSA, CMAEvolutionStrategy, CmaSearch
 from tta_bench_methods.foa import Foa
 from tta_bench_methods.shift import Shift
-
-from tta_bench.api import ModelSource, Source, Target
-from tta_bench.models.micro import ResNetMicro, VimMicro, VitMicro
 
 MICRO = [VitMicro, ResNetMicro, VimMicro]
 BATCH = 4

@@ -60,6 +60,12 @@ def test_the_same_method_twice_is_refused(write_yaml: Write) -> None:
         grid.expand(config.load(write_yaml(methods=methods)))
 
 
+def test_a_methods_own_seed_is_the_cells_unless_given(write_yaml: Write) -> None:
+    methods = ["zoa", {"use": "zoa", "name": "fixed", "seed": 7}]
+    cells = grid.expand(config.load(write_yaml(methods=methods, quantizers=["fp32"], seeds=[3])))
+    assert [cell.method.params["seed"] for cell in cells] == [3, 7]
+
+
 def test_feature_consumers_share_one_task(write_yaml: Write) -> None:
     path = write_yaml(methods=["source", "lame", "t3a", "shift", "tent"], quantizers=["fp32"])
     cells = grid.expand(config.load(path))

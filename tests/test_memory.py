@@ -5,13 +5,20 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+
+from tta_bench import memory, registry
+from tta_bench.api import Method, Model, ModelSource, Source, Target
+from tta_bench.bytecount import BLOCK_BYTES, ByteCounter
+from tta_bench.errors import Unsupported
+from tta_bench.pretend import fake_tensors
+from tta_bench.standin import fake_, skeleton
 from tta_bench_methods.bn_adapt import BnAdapt
 from tta_bench_methods.lame import Lame
 from tta_bench_methods.shift import Shift
@@ -20,13 +27,6 @@ from tta_bench_methods.t3a import T3A
 from tta_bench_methods.tent import Tent
 from tta_bench_quantizers.fp32 import Fp32
 from tta_bench_quantizers.uniform import Uniform
-
-from tta_bench import memory, registry
-from tta_bench.api import Method, Model, ModelSource, Source, Target
-from tta_bench.bytecount import BLOCK_BYTES, ByteCounter
-from tta_bench.errors import Unsupported
-from tta_bench.pretend import fake_tensors
-from tta_bench.standin import fake_, skeleton
 
 World = Callable[[], AbstractContextManager[Any]]
 worlds = pytest.mark.parametrize("world", [nullcontext, fake_tensors], ids=["real", "fake"])
@@ -84,7 +84,7 @@ def test_conventions() -> None:
         assert not x.isnan().any()
         assert not (~mask).any()
         assert mask.sum().item() == 4
-        assert not mask.sum() == 0
+        assert bool(mask.sum() == 0) is False
         assert x.sum().item() == 1.0
         assert int(x.argmax()) == 1
         assert x.tolist() == [1.0] * 4
@@ -272,33 +272,29 @@ class OneByOne(Learner):
 
 @dataclass
 class Episodic(OneByOne):
-    """The same, declared as independent of other images."""
+    """The same, declared as independent of other images, and never given many."""
 
     memory = "none"
-    steps: list[int] = field(default_factory=list)
 
     def step(self, x: Tensor) -> Tensor:
-        self.steps.append(len(x))
         assert len(x) <= 2
         return super().step(x)
 
 
 def test_methods_that_go_image_by_image_are_continued_in_a_straight_line() -> None:
-    # 512 images: logits of 20 bytes a piece fill whole blocks only then, so the line is an upper bound.
     continued = memory.account(Linear(), Fp32(), Episodic(), 8)
     counted = memory.account(Linear(), Fp32(), OneByOne(), 8)
-    assert continued.packed_bytes == counted.packed_bytes
-    assert continued.memory_bytes == pytest.approx(counted.memory_bytes, rel=0.5)
+    assert continued == counted
 
 
 # Real and fake agree --------------------------------------------------------------------------------
 
 
 def _peaks(model: Model, counter: ByteCounter) -> list[int]:
-    """Peaks of three steps of TENT: forward, backward and optimizer."""
+    """Peaks of two steps of TENT: forward, backward and optimizer."""
     method, x, found = Tent(), torch.rand(4, 3, 32, 32), []
     method.setup(model, Source(x))
-    for _ in range(3):
+    for _ in range(2):
         counter.restart()
         method.step(x)
         found.append(counter.peak_bytes)
@@ -349,26 +345,36 @@ def test_packed_bytes_of_int8_are_a_quarter_and_a_little() -> None:
 def test_every_model_can_be_counted(name: str) -> None:
     report = memory.account(name, Fp32(), Unadapted(), 8)
     assert sum(report.breakdown.values()) == report.memory_bytes
-    assert report.breakdown["activations"] > 0
-    assert memory.account(name, Fp32(), Unadapted(), 16).memory_bytes > report.memory_bytes
+    assert min(report.breakdown[part] for part in ("parameters", "inputs", "activations")) > 0
+
+
+CHEAPER = {"foa": {"k": 3}}  # forwards are all alike
 
 
 @pytest.mark.parametrize("name", registry.names("methods"))
 def test_every_method_can_be_counted(name: str) -> None:
-    cls = registry.load("methods", name)
-    method = cls(**cls.presets(Target("resnet-micro", "resnet", "FP32")))
+    cls, model = registry.load("methods", name), "resnet-micro" if name == "bn-adapt" else "vit-micro"
+    target = Target(model, model.removesuffix("-micro"), "FP32")
+    method = cls(**cls.presets(target) | CHEAPER.get(name, {}))
     before = copy.deepcopy(vars(method))
-    report = memory.account("resnet-micro", Fp32(), method, 8)
+    report = memory.account(model, Fp32(), method, 8)
     assert report.bounded
     assert min(report.breakdown.values()) >= 0
     assert (report.breakdown["gradients"] > 0) == cls.backprop
     assert vars(method) == before
 
 
-@pytest.mark.parametrize("method", [Unadapted(), Shift(), T3A(), Tent(), BnAdapt(variant="ema")])
+def test_bytes_grow_with_the_batch() -> None:
+    small, large = (memory.account("vit-micro", Fp32(), Unadapted(), size) for size in (8, 16))
+    assert large.breakdown["parameters"] == small.breakdown["parameters"]
+    assert large.breakdown["inputs"] == 2 * small.breakdown["inputs"]
+    assert large.breakdown["activations"] > small.breakdown["activations"]
+
+
+@pytest.mark.parametrize("method", [Shift(), T3A(), Tent()], ids=lambda m: type(m).__name__)
 def test_counts_repeat_and_leave_generators_alone(method: Method) -> None:
     state = torch.random.get_rng_state()
-    first, second = (memory.account("resnet-micro", Fp32(), method, 8) for _ in range(2))
+    first, second = (memory.account("vit-micro", Fp32(), method, 8) for _ in range(2))
     assert first == second
     assert torch.equal(torch.random.get_rng_state(), state)
 

@@ -9,11 +9,6 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor, nn
 from torch.nn.functional import linear
-from tta_bench_quantizers.layers import QuantLinear
-from tta_bench_quantizers.ptq4vm import LAYERS, Ptq4Vm, linear_sites, mix
-from tta_bench_quantizers.ptq4vm_fit import row_scales, smoothing, token_parameters
-from tta_bench_quantizers.ptq4vm_jlss import learn_scales
-from tta_bench_quantizers.ptq4vm_tokens import TokenActivation, extend_token_scales
 
 from tta_bench.api import Bits, Calibration, Model
 from tta_bench.models.imagenet import VimS
@@ -21,13 +16,13 @@ from tta_bench.models.micro import ResNetMicro, VimMicro
 from tta_bench.models.selective_scan import selective_scan
 from tta_bench.models.vim import VimModel
 from tta_bench.models.vision_mamba import MambaMixer, VisionMamba
+from tta_bench_quantizers.layers import QuantLinear
+from tta_bench_quantizers.ptq4vm import LAYERS, Ptq4Vm, linear_sites, mix
+from tta_bench_quantizers.ptq4vm_fit import row_scales, smoothing, token_parameters
+from tta_bench_quantizers.ptq4vm_jlss import learn_scales
+from tta_bench_quantizers.ptq4vm_tokens import TokenActivation, extend_token_scales
 
 TOKENS, CLS = 65, 32
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")

@@ -23,9 +23,7 @@ def frame() -> pd.DataFrame:
 
 def find(table: Table, group: str, label: str) -> Row:
     """A row by its labels."""
-    return next(
-        row for g in table.groups if g.label == group for row in g.rows if row.label == label
-    )
+    return next(row for g in table.groups if g.label == group for row in g.rows if row.label == label)
 
 
 def entry(table: Table, group: str, label: str, column: str) -> Entry:
@@ -153,9 +151,7 @@ def test_cost_reports_counted_passes_and_flags_only_accuracy(frame: pd.DataFrame
     tent = find(table, "vit-micro FP32", "TENT*")
     assert [item.value for item in tent.entries[:3]] == [True, 1.0, 0.875]
     rows = [row for group in table.groups for row in group.rows]
-    best = {
-        c.key for row in rows for e, c in zip(row.entries, table.columns, strict=True) if e.best
-    }
+    best = {c.key for row in rows for e, c in zip(row.entries, table.columns, strict=True) if e.best}
     assert best == {"accuracy"}
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tta_bench_methods.gradient import entropy
-from tta_bench_methods.tent import Tent
 
 from tta_bench.api import Source, Target
 from tta_bench.models.imagenet import VitB
 from tta_bench.models.micro import ResNetMicro, VimMicro, VitMicro
+from tta_bench_methods.gradient import entropy
+from tta_bench_methods.tent import Tent
 
 MODELS = pytest.mark.parametrize("build", [VitMicro, ResNetMicro, VimMicro])
 RNG = torch.Generator().manual_seed(0)

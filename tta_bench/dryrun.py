@@ -13,7 +13,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -137,8 +137,8 @@ def _use_of_batch(model: Model, method: Method, x: Tensor, counter: ByteCounter)
 def _continued(one: Usage, two: Usage, batch_size: int) -> Usage:
     """The straight line through one and two images, at `batch_size`."""
     names = ("parameters", "inputs", "activations", "gradients", "state", "stored_bytes")
-    pairs = [(getattr(one, name), getattr(two, name)) for name in names]
-    return Usage(*(a + (b - a) * (batch_size - 1) for a, b in pairs), bounded=two.bounded)
+    pairs = {name: (getattr(one, name), getattr(two, name)) for name in names}
+    return replace(two, **{name: a + (b - a) * (batch_size - 1) for name, (a, b) in pairs.items()})
 
 
 def _filled(method: Method, batch: Tensor) -> bool:

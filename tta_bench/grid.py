@@ -172,7 +172,7 @@ class _Maker:
             data=self.part("data", self.benchmark.data),
             model=self.part("models", model),
             quantizer=quantizer_part,
-            method=self.method(method, model, bits),
+            method=self.method(method, model, bits, seed),
             domains=domains,
             rounds=stream.rounds,
             batch_size=stream.batch_size,
@@ -194,11 +194,15 @@ class _Maker:
             self._parts[known] = _part(choice.use, plugin, fingerprint)
         return self._parts[known]
 
-    def method(self, choice: Choice, model: Choice, bits: str) -> Part:
-        """Field defaults < the method's presets < the file's presets < what the entry says."""
+    def method(self, choice: Choice, model: Choice, bits: str, seed: int) -> Part:
+        """Field defaults < the method's presets < the file's presets < what the entry says.
+
+        A method that draws random numbers has a field `seed`; the cell's own goes there.
+        """
         cls = registry.load("methods", choice.use)
         target = Target(model.use, registry.load("models", model.use).family, bits)
-        params = cls.presets(target) | self._file_presets(choice, target) | choice.params
+        drawn = {"seed": seed} if "seed" in {f.name for f in dataclasses.fields(cls)} else {}
+        params = drawn | cls.presets(target) | self._file_presets(choice, target) | choice.params
         return _part(choice.use, cls(**params))
 
     def _file_presets(self, choice: Choice, target: Target) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+
+from tta_bench.api import Method, Model, Source, Target
 from tta_bench_methods.alignment import (
     ActivationShift,
     SourceStatistics,
@@ -20,8 +22,6 @@ from tta_bench_methods.zoa.estimator import AdamW, Distribution, draw, slope
 from tta_bench_methods.zoa.presets import published
 from tta_bench_methods.zoa.selection import FlatParameters, adapted_norms
 from tta_bench_methods.zoa.shift_detection import DomainMonitor, channel_statistics
-
-from tta_bench.api import Method, Model, Source, Target
 
 DOMAIN_KEEP = 0.8  # weight of the old domain statistics
 

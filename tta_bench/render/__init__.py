@@ -29,7 +29,5 @@ def render(table: Table, format: str) -> str:
     if format not in FORMATS:
         close = get_close_matches(format, FORMATS, n=1)
         hint = f'Did you mean "{close[0]}"? ' if close else ""
-        raise TableError(
-            "render", f'unknown format "{format}"', f"{hint}There are: {', '.join(FORMATS)}"
-        )
+        raise TableError("render", f'unknown format "{format}"', f"{hint}There are: {', '.join(FORMATS)}")
     return FORMATS[format](table)

@@ -72,9 +72,7 @@ def to_latex(table: Table) -> str:
 def document(latex: str) -> str:
     """A document that compiles and holds nothing but the table."""
     packages = "\n".join(f"\\usepackage{{{name}}}" for name in PACKAGES)
-    return (
-        f"\\documentclass{{article}}\n{packages}\n\\begin{{document}}\n{latex}\\end{{document}}\n"
-    )
+    return f"\\documentclass{{article}}\n{packages}\n\\begin{{document}}\n{latex}\\end{{document}}\n"
 
 
 def escape(text: str) -> str:
