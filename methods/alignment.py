@@ -46,8 +46,8 @@ def objective(logits: Tensor, gaps: Sequence[Tensor], lam: float, form: Literal[
 class ActivationShift:
     """Moves features by what a running mean of the stream lacks to the source mean (FOA, γ = 1)."""
 
-    def __init__(self, target: Tensor) -> None:
-        self.target = target
+    def __init__(self, target: Tensor, rate: float = HISTORY_RATE) -> None:
+        self.target, self.rate = target, rate
         self.mean: Tensor | None = None  # replaced, never changed in place
 
     def offset(self) -> Tensor | None:
@@ -59,7 +59,7 @@ class ActivationShift:
         if not batch_mean.isfinite().all():
             return
         old = self.mean
-        self.mean = batch_mean if old is None else old.lerp(batch_mean, HISTORY_RATE)
+        self.mean = batch_mean if old is None else old.lerp(batch_mean, self.rate)
 
 
 def shifted(z: Tensor, offset: Tensor | None) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from tta_bench.api import Method, Model, Source
+from tta_bench_methods.alignment import ActivationShift, shifted
 
 
 @dataclass
@@ -28,16 +29,15 @@ class Shift(Method):
         self.reset()
 
     def reset(self) -> None:
-        self.mean: Tensor | None = None
+        self.history = ActivationShift(self.source_mean, self.momentum)
 
     def step(self, z: Tensor) -> Tensor:
-        shifted = z if self.mean is None else z + self.strength * (self.source_mean - self.mean)
-        batch = z.mean(0)
-        self.mean = batch if self.mean is None else self.mean.lerp(batch, self.momentum)
-        return self.model.head(shifted)
+        offset = self.history.offset()
+        self.history.update_(z.mean(0))
+        return self.model.head(shifted(z, None if offset is None else self.strength * offset))
 
     def state_dict(self) -> dict[str, Any]:
-        return {"mean": self.mean}
+        return {"mean": self.history.mean}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.mean = state["mean"]
+        self.history.mean = state["mean"]

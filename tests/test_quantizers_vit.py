@@ -321,7 +321,7 @@ def test_adalog_reconstruction_brings_the_network_closer(
     calls: list[tuple[int, int]] = []
     found = quantizer.calibrate(VitMicro().build(), images, lambda *call: calls.append(call))
     assert calls[-1] == (38 + 8, 38 + 8)
-    plain = AdaLog(bits="W3A4", rounds=1, rows=32).calibrate(VitMicro().build(), images, lambda *_: None)
+    plain = AdaLog(**search).calibrate(VitMicro().build(), images, lambda *_: None)
     assert found.keys() == plain.keys()
     with torch.no_grad():
         exact = VitMicro().build()(images)
