@@ -25,9 +25,14 @@ class SourceStatistics:
     def gaps(self, layers: Sequence[Tensor]) -> list[Tensor]:
         """(σ − σ_src)² + (μ − μ_src)² of a batch, per layer and channel."""
         return [
-            (z.std(0) - std).square() + (z.mean(0) - mean).square()
+            (_spread(z) - std).square() + (z.mean(0) - mean).square()
             for z, mean, std in zip(layers, self.means, self.stds, strict=True)
         ]
+
+
+def _spread(z: Tensor) -> Tensor:
+    """Unbiased standard deviation; of a single image NaN, without the warning torch has for it."""
+    return z.std(0) if len(z) > 1 else torch.full_like(z[0], torch.nan)
 
 
 def objective(logits: Tensor, gaps: Sequence[Tensor], lam: float, form: Literal["mean", "sum"]) -> Tensor:

@@ -88,9 +88,9 @@ def _backward(
         with torch.set_grad_enabled(loss is not None):
             x = x.detach().requires_grad_(loss is not None)
             out = segment(x)
-        if loss is not None:
-            torch.autograd.backward(out if grads else loss(out), grads[index] if grads else None)
-            assert x.grad is not None
-            below.append(x.grad)
+            if loss is not None:
+                torch.autograd.backward(out if grads else loss(out), grads[index] if grads else None)
+                assert x.grad is not None
+                below.append(x.grad)
         seen.harvest()
     return below

@@ -42,9 +42,9 @@ class Outcome:
     skipped: str | None = None
 
 
-def check(group: str, name: str) -> list[Outcome]:
-    """Run the suite; raise ContractBroken if anything is wrong."""
-    outcomes = list(outcomes_of(group, name))
+def check(group: str, name: str, **params: Any) -> list[Outcome]:
+    """Run the suite, with parameters if wanted; raise ContractBroken if anything is wrong."""
+    outcomes = list(outcomes_of(group, name, **params))
     broken = [o for o in outcomes if o.problem]
     if broken:
         lines = [f"{o.check} ({o.subject}): {o.problem}" for o in broken]
@@ -52,7 +52,7 @@ def check(group: str, name: str) -> list[Outcome]:
     return outcomes
 
 
-def outcomes_of(group: str, name: str) -> Iterator[Outcome]:
+def outcomes_of(group: str, name: str, **params: Any) -> Iterator[Outcome]:
     """Every check of the suite on one plugin."""
     plugin = registry.load(group, name)
     if group == "corruptions":
@@ -67,23 +67,23 @@ def outcomes_of(group: str, name: str) -> Iterator[Outcome]:
         yield from _each(DATA_CHECKS, name, lambda c: c(plugin()))
     else:
         for model_name in MICRO_MODELS:
-            yield from _on_model(group, plugin, model_name)
+            yield from _on_model(group, plugin, model_name, params)
 
 
-def _on_model(group: str, plugin: type, model_name: str) -> Iterator[Outcome]:
+def _on_model(group: str, plugin: type, model_name: str, params: dict[str, Any]) -> Iterator[Outcome]:
     model = registry.load("models", model_name)().build()
-    reason = _make(group, plugin, model).unsupported(model)
+    reason = _make(group, plugin, model, params).unsupported(model)
     if reason is not None:
         yield Outcome("unsupported", model_name, skipped=reason)
         return
     checks = METHOD_CHECKS if group == "methods" else QUANTIZER_CHECKS
-    bench = Bench(lambda: _make(group, plugin, model), model)
+    bench = Bench(lambda: _make(group, plugin, model, params), model)
     yield from _each(checks, model_name, lambda c: c(bench))
 
 
-def _make(group: str, plugin: type, model: Model) -> Any:
-    presets = plugin.presets(model.target()) if group == "methods" else {}  # type: ignore[attr-defined]
-    return plugin(**presets)
+def _make(group: str, plugin: Any, model: Model, params: dict[str, Any]) -> Any:
+    presets = plugin.presets(model.target()) if group == "methods" else {}
+    return plugin(**(presets | params))
 
 
 def _each(checks: list[Callable[..., None]], subject: str, call: Callable[[Any], None]) -> Iterator[Outcome]:
