@@ -6,14 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from tta_bench.api import Calibration
-from tta_bench_quantizers.adalog_scores import LayerProblem, Product, some, value_score
+from tta_bench_quantizers.adalog_scores import value_score
 from tta_bench_quantizers.adalog_search import (
     ACTIVATION_FLOOR,
     AffineInput,
     InputScheme,
     Search,
     ShiftedLogInput,
-    by_head,
     percentile_range,
     positive_range,
     search_layer,
@@ -24,6 +23,7 @@ from tta_bench_quantizers.adalog_search import (
 from tta_bench_quantizers.fake import affine, affine_codes
 from tta_bench_quantizers.fpcs import search_affine, zero_points
 from tta_bench_quantizers.observe import SAMPLE
+from tta_bench_quantizers.problems import LayerProblem, Product, by_head, some
 from tta_bench_quantizers.reparametrize import Reparametrization, norm_before
 from tta_bench_quantizers.site_data import SiteData
 from tta_bench_quantizers.sites import named_fields

@@ -71,7 +71,7 @@ def reconstruct(
     """New codes and activation scales by site; `quantised` is used up."""
     calibration = Calibration()
     for unit in units(floating, images):
-        calibration |= _learn(unit, quantised.net, floating.net, schedule)
+        calibration |= learn_unit(unit, quantised.net, floating.net, schedule)
         on_unit()
     return calibration
 
@@ -110,8 +110,8 @@ def _divergence(output: Tensor, target: Tensor) -> Tensor:
     return kl_div(log_softmax(output, 1), target.softmax(1), reduction="batchmean")
 
 
-def _learn(unit: Unit, net: nn.Module, floating: nn.Module, schedule: Schedule) -> Calibration:
-    """Codes and scales of all sites in one unit."""
+def learn_unit(unit: Unit, net: nn.Module, floating: nn.Module, schedule: Schedule) -> Calibration:
+    """Codes and scales of all sites in one unit; its quantisers in `net` are left learnable."""
     module = net.get_submodule(unit.name)
     layers = {name: m for name, m in module.named_modules() if isinstance(m, QuantLayer)}
     exact = {name: floating.get_submodule(_dotted(unit.name, name)) for name in layers}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import torch
@@ -20,44 +19,9 @@ from tta_bench_quantizers.candidates import (
 )
 from tta_bench_quantizers.fake import affine
 from tta_bench_quantizers.fpcs import Score
+from tta_bench_quantizers.problems import LayerProblem, Product
 
 Quantise: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]  # x, scale, companion
-
-
-@dataclass(frozen=True)
-class LayerProblem:
-    """A layer as W x: weight [O, C], input rows [T, C], output without bias [T, O]."""
-
-    weight: Tensor
-    x: Tensor
-    target: Tensor
-
-    def thinned(self, rows: int) -> LayerProblem:
-        """A random sample of the rows."""
-        picks = some(len(self.x), rows)
-        return replace(self, x=self.x[picks], target=self.target[picks])
-
-    def narrowed(self, outputs: int) -> LayerProblem:
-        """A random sample of the outputs."""
-        picks = some(len(self.weight), outputs)
-        return replace(self, weight=self.weight[picks], target=self.target[:, picks])
-
-
-@dataclass(frozen=True)
-class Product:
-    """A matrix product: a [B, H, r, d], b [B, H, d, n], target [B, H, r, n]."""
-
-    a: Tensor
-    b: Tensor
-    target: Tensor
-
-
-def some(total: int, count: int) -> Tensor:
-    """Indices of a random sample, always the same one, in order."""
-    if count >= total:
-        return torch.arange(total)
-    rng = torch.Generator().manual_seed(0)
-    return torch.randperm(total, generator=rng)[:count].sort().values
 
 
 def value_score(values: Tensor, quantise: Quantise) -> Score:

@@ -10,14 +10,11 @@ from torch import Tensor
 
 from tta_bench.api import Bits
 from tta_bench_quantizers.adalog_scores import (
-    LayerProblem,
-    Product,
     gram_score,
     input_score,
     left_score,
     right_score,
     row_score,
-    some,
     value_score,
 )
 from tta_bench_quantizers.fake import affine
@@ -33,6 +30,7 @@ from tta_bench_quantizers.fpcs import (
     zero_points,
 )
 from tta_bench_quantizers.logarithmic import BASES, adalog
+from tta_bench_quantizers.problems import LayerProblem, Product, by_head, some
 from tta_bench_quantizers.twin import GELU_DEPTH
 
 ACTIVATION_FLOOR = 1e-4
@@ -179,8 +177,3 @@ def head_columns(operand: Tensor) -> Tensor:
     """A sample [n, H] of the values of each head."""
     columns = operand.transpose(0, 1).flatten(1).t()
     return columns[some(len(columns), VALUES)]
-
-
-def by_head(values: Tensor) -> Tensor:
-    """[H] as [1, H, 1, 1]: it broadcasts over images and over any number of tokens."""
-    return values.view(1, -1, 1, 1)

@@ -310,6 +310,9 @@ class Method(Plugin):
     `consumes` says what `step` receives: images, or the features z of one ordinary pass (which the
     harness then shares between methods). `memory` says what a prediction depends on: the sample alone
     (`none`), the batch it came in (`batch`), or the whole stream before it (`stream`).
+
+    A method whose state grows over many batches may have `fill()`, which brings it to its full size with
+    arbitrary values: byte counts are then taken there.
     """
 
     family: ClassVar[str] = "learning-free"
