@@ -21,6 +21,7 @@ from tta_bench_quantizers.fake import dequantize, per_row
 Unit: TypeAlias = Callable[[Tensor, Mapping[str, Tensor]], Tensor]  # inputs, weights by name
 Distance: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # output, target
 
+PUBLISHED_STEPS = 20_000
 GAMMA, ZETA = -0.1, 1.1  # the sigmoid is stretched to this range, so that 0 and 1 are reached
 
 
@@ -28,7 +29,7 @@ GAMMA, ZETA = -0.1, 1.1  # the sigmoid is stretched to this range, so that 0 and
 class Schedule:
     """How long and how hard to learn; `penalty` is λ, `warmup` the share of steps without it."""
 
-    steps: int = 20_000
+    steps: int = PUBLISHED_STEPS
     lr: float = 1e-3
     batch_size: int = 32
     penalty: float = 0.01
@@ -42,6 +43,11 @@ class Schedule:
         if step < start:
             return None
         return self.first_beta + (self.last_beta - self.first_beta) * (step - start) / (self.steps - start)
+
+
+def short_schedule(steps: int) -> Schedule:
+    """The published schedule in fewer steps: longer strides, up to tenfold, cover the same distance."""
+    return Schedule(steps, lr=1e-3 * min(10.0, max(1.0, PUBLISHED_STEPS / max(steps, 1))))
 
 
 class SoftRounding:

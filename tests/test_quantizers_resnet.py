@@ -18,7 +18,13 @@ from tta_bench.data.cifar10_mini import Cifar10Mini
 from tta_bench.models.imagenet import ResNet50
 from tta_bench.models.micro import ResNetMicro, VitMicro
 from tta_bench.models.resnet import ResNetModel
-from tta_bench_quantizers.adaround import Schedule, SoftRounding, learn_rounding, squared_error
+from tta_bench_quantizers.adaround import (
+    Schedule,
+    SoftRounding,
+    learn_rounding,
+    short_schedule,
+    squared_error,
+)
 from tta_bench_quantizers.fake import affine_codes, dequantize
 from tta_bench_quantizers.layers import QuantLayer
 from tta_bench_quantizers.mqbench import MqBench
@@ -130,6 +136,11 @@ def test_one_unit_may_hold_several_weights_and_learn_more_beside() -> None:
 def test_penalty_waits_for_the_warm_up_then_falls_linearly() -> None:
     betas = [Schedule(100).beta(step) for step in (0, 19, 20, 60)]
     assert betas == [None, None, 20.0, 11.0]
+
+
+def test_fewer_steps_are_longer_but_at_most_tenfold() -> None:
+    rates = [short_schedule(steps).lr for steps in (300, 4_000, 20_000, 40_000)]
+    assert rates == pytest.approx([1e-2, 5e-3, 1e-3, 1e-3])
 
 
 # -- observers and quantisers ------------------------------------------------------------------------
@@ -261,7 +272,7 @@ def test_eight_bits_cost_less_than_a_point(pristine: Model, images: Tensor, data
 def test_adaround_helps_at_two_bits(
     pristine: Model, images: Tensor, data: Cifar10Mini, w2a4: Calibration
 ) -> None:
-    quantizer = MqBench(bits="W2A4", recon_steps=40)
+    quantizer = MqBench(bits="W2A4", recon_steps=30)
     calls: list[tuple[int, int]] = []
     learned = quantizer.calibrate(deepcopy(pristine), images, lambda *call: calls.append(call))
     total = 2 * len(quantizer.weight_bits(pristine))
@@ -269,7 +280,7 @@ def test_adaround_helps_at_two_bits(
     changed = {key for key in w2a4 if not torch.equal(w2a4[key], learned[key])}
     assert {key.rpartition(".")[2] for key in changed} == {"codes"}
     nearest, rounded = installed("W2A4", pristine, w2a4), installed("W2A4", pristine, learned)
-    assert accuracy(rounded, data, 500) > accuracy(nearest, data, 500) + 3
+    assert accuracy(rounded, data, 500) > accuracy(nearest, data, 500) + 10
 
 
 @pytest.mark.parametrize(
