@@ -70,14 +70,6 @@ class T3A(Method):
         sums = self.supports.new_zeros(self.model.num_classes, self.supports.shape[1])
         return F.normalize(sums.index_add_(0, self.labels, self.supports), dim=1)
 
-    def fill(self) -> None:
-        """Bring the supports to their full number, for byte counts."""
-        if self.filter_k > 0:
-            rows = self.model.head_weight
-            self.labels = torch.arange(len(rows)).repeat_interleave(self.filter_k)
-            self.supports = rows.new_zeros(len(self.labels), rows.shape[1])
-            self.entropies = rows.new_zeros(len(self.labels))
-
     def state_dict(self) -> dict[str, Any]:
         return {"supports": self.supports, "labels": self.labels, "entropies": self.entropies}
 

@@ -21,7 +21,7 @@ from tta_bench_quantizers.activations import UniformActivation
 from tta_bench_quantizers.adalog_fit import fit_layer, fit_product
 from tta_bench_quantizers.adalog_recon import reconstruct, unit_count
 from tta_bench_quantizers.adalog_search import Search
-from tta_bench_quantizers.adaround import Schedule
+from tta_bench_quantizers.adaround import short_schedule
 from tta_bench_quantizers.attention import decompose_attention_
 from tta_bench_quantizers.blockwise import collect
 from tta_bench_quantizers.fake import dequantize
@@ -69,7 +69,7 @@ class AdaLog(Quantizer):
         if learns:
             quantised, floating = deepcopy(model), deepcopy(model)
             self.apply(quantised, calibration)
-            images, schedule = images[: self.recon_images], Schedule(self.recon_steps)
+            images, schedule = images[: self.recon_images], short_schedule(self.recon_steps)
             calibration |= reconstruct(
                 quantised, floating, images, schedule, lambda: progress(next(done), total)
             )

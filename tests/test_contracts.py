@@ -11,7 +11,12 @@ from tta_bench import registry, testing
 PLUGINS = [(group, name) for group in registry.GROUPS for name in registry.names(group)]
 BIG = {"vit-b", "vit-l", "resnet-50", "vim-s"}  # their tests are in test_models.py, without passes
 # The same code, with less of it to wait for.
-QUICKER: dict[str, dict[str, Any]] = {"memo": {"views": 4}, "foa": {"k": 4}}
+QUICKER: dict[str, dict[str, Any]] = {
+    "memo": {"views": 2},
+    "foa": {"k": 4},
+    "adalog": {"rounds": 1, "rows": 64},
+    "ptq4vit": {"rounds": 1, "candidates": 20},
+}
 
 
 @pytest.mark.parametrize(("group", "name"), [p for p in PLUGINS if p[1] not in BIG])

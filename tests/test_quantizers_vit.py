@@ -321,7 +321,7 @@ def test_adalog_reconstruction_brings_a_block_closer(
     unit = list(units(floating, images))[3]
     assert unit.name == "blocks.2"
     model = quantised("adalog", calibrations)
-    learned = learn_unit(unit, model.net, floating.net, Schedule(steps=40, lr=0.05))
+    learned = learn_unit(unit, model.net, floating.net, Schedule(steps=60, lr=0.2))
     assert set(learned) <= set(plain)
     errors = []
     for calibration in (plain, plain | learned):

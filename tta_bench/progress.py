@@ -37,7 +37,7 @@ class Progress:
 
     def note(self, text: str) -> None:
         """One line about something worth knowing."""
-        self.console.print(text, markup=False)
+        self.console.print(text, markup=False, soft_wrap=True)
 
     @contextmanager
     def running(self, cells: Sequence[Cell], done: int) -> Iterator[None]:
