@@ -57,6 +57,7 @@ def test_every_cell_has_a_record_for_every_round_and_domain(finished: tuple[Path
     refused = rows[rows.status == "unsupported"]
     assert len(refused) == 1
     assert "needs gradients" in refused.reason.iloc[0]
+    assert refused.backprop.all(), "what a method is does not depend on whether it could run"
 
 
 def test_ray_and_local_give_the_same_tables(finished: tuple[Path, Path], tmp_path: Path) -> None:

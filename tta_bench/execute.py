@@ -162,8 +162,6 @@ class Executor:
             "memory_bytes": report.memory_bytes,
             "packed_bytes": report.packed_bytes,
             "measured_bytes": report.measured_bytes,
-            "backprop": lane.method.backprop,
-            "variant": str(cell.method.params.get("variant", "")),
             "weights_sha256": cell.model.fingerprint,
             "versions": {name: version(name) for name in ("tta-bench", "torch", "timm", "numpy")},
             "host": f"{socket.gethostname()}, {platform.machine()}, Python {platform.python_version()}",

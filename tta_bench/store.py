@@ -146,8 +146,13 @@ class Lock:
 
 
 def describe(cell: Cell) -> Record:
-    """A cell as the results folder tells it: its identity, its names and its place."""
-    return dataclasses.asdict(cell) | {"bits": cell.bits, "records_expected": cell.records_expected}
+    """A cell as the results folder tells it: its identity, its names, its place, its method's facts."""
+    return dataclasses.asdict(cell) | {
+        "bits": cell.bits,
+        "records_expected": cell.records_expected,
+        "variant": str(cell.method.params.get("variant", "")),
+        "backprop": cell.method.make("methods").backprop,
+    }
 
 
 def cell_status(records: Sequence[Record], expected: int) -> str:
