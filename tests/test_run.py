@@ -77,6 +77,14 @@ def test_a_second_run_finds_everything_done(finished: tuple[Path, Path]) -> None
     assert csv(results) == before
 
 
+def test_a_narrowed_run_leaves_the_other_rows_in_the_table(finished: tuple[Path, Path]) -> None:
+    path, results = finished
+    before = csv(results)
+    outcome = tta_bench("run", path, "--results", results, "--only", "method=source")
+    assert "nothing left to run; 2 done" in outcome.stderr
+    assert csv(results) == before
+
+
 def test_source_is_the_same_in_every_round_and_says_so(finished: tuple[Path, Path]) -> None:
     rows = frame.load(ResultStore(finished[1], "small"))
     source = rows[(rows.method == "source") & (rows.status == "ok")]

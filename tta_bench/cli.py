@@ -74,14 +74,16 @@ def run(
 
     if overwrite not in running.OVERWRITE:
         raise UserError(f"--overwrite {overwrite}: unknown. Use one of {', '.join(running.OVERWRITE)}.")
-    benchmark, cells = _grid(file, override, limit, only)
+    benchmark, cells = _grid(file, override, limit)
     section = benchmark.run
     runner = running.make_runner(
         engine or section.engine, workers or section.workers, section.threads, ray_address
     )
     progress = Progress(quiet)
     try:
-        summary = running.run(benchmark.name, cells, runner, results, overwrite, progress)
+        summary = running.run(
+            benchmark.name, cells, runner, results, overwrite, progress, _narrow(cells, only)
+        )
     except KeyboardInterrupt:
         progress.note("Stopped. What is recorded is kept; the same command goes on from there.")
         raise typer.Exit(130) from None
@@ -104,8 +106,8 @@ def plan(
     """Print what a run of FILE would do: cells, shared passes, memory; no data is needed."""
     from tta_bench.planning import describe
 
-    benchmark, cells = _grid(file, override, limit, only)
-    _print(describe(benchmark.name, cells), as_json)
+    benchmark, cells = _grid(file, override, limit)
+    _print(describe(benchmark.name, _narrow(cells, only)), as_json)
 
 
 @app.command()
@@ -113,7 +115,7 @@ def validate(file: File, override: Override = None, as_json: AsJson = False) -> 
     """Check FILE, its plugins, models and data; print every problem at once."""
     from tta_bench.run import check_inputs
 
-    benchmark, cells = _grid(file, override, None, None)
+    benchmark, cells = _grid(file, override, None)
     check_inputs(cells)
     counts = {
         "name": benchmark.name,
@@ -233,20 +235,24 @@ def check(
         raise typer.Exit(1)
 
 
-def _grid(
-    file: Path, override: list[str] | None, limit: int | None, only: list[str] | None
-) -> tuple[Any, Any]:
-    """The benchmark of a file and its cells, narrowed down by the flags."""
+def _grid(file: Path, override: list[str] | None, limit: int | None) -> tuple[Any, Any]:
+    """The benchmark of a file, as the flags change it, and its cells."""
     from tta_bench import config, grid
 
     overrides = list(override or [])
     if limit is not None:
         overrides.append(f"stream.limit={limit}")
     benchmark = config.load(file, overrides)
-    cells = grid.expand(benchmark, str(file))
+    return benchmark, grid.expand(benchmark, str(file))
+
+
+def _narrow(cells: Any, only: list[str] | None) -> Any:
+    """The cells that fit every --only."""
+    from tta_bench import grid
+
     for text in only or []:
         cells = grid.only(cells, text)
-    return benchmark, cells
+    return cells
 
 
 def _store(results: Path, name: str | None) -> Any:

@@ -57,24 +57,26 @@ def run(
     results: Path,
     overwrite: str,
     progress: Progress,
+    chosen: Sequence[Cell] | None = None,
 ) -> Summary:
-    """Run what is not there yet; return how all cells stand."""
+    """Run those of the chosen cells (default: all) that have no result yet; return how these stand."""
+    chosen = cells if chosen is None else chosen
     store = ResultStore(results, name)
     lock = store.open(cells)
     try:
-        for cell in cells:
+        for cell in chosen:
             damage = store.repair(cell)
             if damage:
                 progress.note(damage)
-        waiting = pending(store, cells, overwrite)
+        waiting = pending(store, chosen, overwrite)
         if waiting:
             check_inputs(waiting)
             tasks = plan.tasks(waiting)
-            with progress.running(waiting, done=len(cells) - len(waiting)):
+            with progress.running(waiting, done=len(chosen) - len(waiting)):
                 runner.run(tasks, chores(waiting), Writer(store, progress))
     finally:
         lock.release()
-    states = Counter(store.status(cell) for cell in cells)
+    states = Counter(store.status(cell) for cell in chosen)
     return Summary(store.folder, dict(states), len(waiting))
 
 
