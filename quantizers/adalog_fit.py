@@ -13,6 +13,7 @@ from tta_bench_quantizers.adalog_search import (
     InputScheme,
     Search,
     ShiftedLogInput,
+    affordable,
     percentile_range,
     positive_range,
     search_layer,
@@ -65,7 +66,7 @@ def _fit(
     search: Search, kind: Kind, problem: LayerProblem, layer: nn.Module, data: SiteData
 ) -> dict[str, Tensor]:
     if kind == "conv":
-        w, fields = search_weight(search, _affordable(problem, search.rows)), {}
+        w, fields = search_weight(search, affordable(problem, search.rows)), {}
     else:
         w, (scale, other) = search_layer(search, _scheme(search, kind, problem, data), problem)
         companion = "a_q" if kind == "gelu" else "a_zero"
@@ -91,11 +92,6 @@ def _channelwise(search: Search, x: Tensor) -> Reparametrization:
     scales = percentile_range(part, x.amin(0), x.amax(0), bits, ACTIVATION_FLOOR)
     score = value_score(part, lambda x, s, z: affine(x, s, z, bits))
     return Reparametrization.of(*search_affine(scales, zero_points(bits, 2**bits), score))
-
-
-def _affordable(problem: LayerProblem, rows: int) -> LayerProblem:
-    """All rows if the Gram form makes them cheap, else a sample."""
-    return problem if problem.weight.shape[1] <= rows else problem.thinned(rows)
 
 
 def _thinned(data: SiteData, rows: int) -> Product:

@@ -94,16 +94,29 @@ class ShiftedLogInput(InputScheme):
 
 def search_layer(search: Search, scheme: InputScheme, problem: LayerProblem) -> tuple[Pair, Pair]:
     """Pairs of the weight rows (scale, zero) and of the input, each searched in turn."""
-    part = problem.thinned(search.rows)
-    values = part.x.flatten()[some(part.x.numel(), VALUES)].unsqueeze(1)
+    part = affordable(problem, search.rows)
+    few = problem.thinned(search.rows // 2)  # one quantiser for all of them: less data is enough
+    values = few.x.flatten()[some(few.x.numel(), VALUES)].unsqueeze(1)
     a = scheme.search(None, value_score(values, scheme.quantise))
     for _ in range(search.rounds):
-        source = problem if problem.weight.shape[1] <= len(part.x) else part
-        w = search_weight(search, replace(source, x=scheme.quantise(source.x, *a)))
+        before = a
+        w = search_weight(search, replace(part, x=scheme.quantise(part.x, *a)))
         w_hat = affine(problem.weight, *(t.unsqueeze(1) for t in w), search.bits.weight)
-        narrow = replace(part, weight=w_hat).narrowed(search.rows)
+        narrow = replace(few, weight=w_hat).narrowed(search.rows // 2)
         a = scheme.search(a, input_score(narrow, scheme.quantise))
+        if same(before, a):
+            break
     return w, a
+
+
+def affordable(problem: LayerProblem, rows: int) -> LayerProblem:
+    """All rows if the Gram form makes them cheap, else a sample."""
+    return problem if problem.weight.shape[1] <= rows else problem.thinned(rows)
+
+
+def same(before: Pair, after: Pair) -> bool:
+    """Whether a round changed nothing: then no later one would."""
+    return torch.equal(before[0], after[0]) and torch.equal(before[1], after[1])
 
 
 def search_weight(search: Search, problem: LayerProblem) -> Pair:
@@ -126,10 +139,12 @@ def search_scores(search: Search, product: Product) -> tuple[Pair, Pair]:
 
     b = search_affine(ranges[1], zeros, value_score(head_columns(product.b), quantise))
     for _ in range(search.rounds):
-        b_hat = quantise(product.b, *map(by_head, b))
+        before, b_hat = b, quantise(product.b, *map(by_head, b))
         a = search_affine(ranges[0], zeros, left_score(product, b_hat, quantise))
         a_hat = quantise(product.a, *map(by_head, a))
         b = search_affine(ranges[1], zeros, right_score(product, a_hat, quantise))
+        if same(before, b):
+            break
     return a, b
 
 
@@ -147,10 +162,12 @@ def search_values(search: Search, product: Product) -> tuple[Tensor, Pair]:
 
     b = search_affine(scales, zeros, value_score(head_columns(product.b), quantise))
     for _ in range(search.rounds):
-        b_hat = quantise(product.b, *map(by_head, b))
+        before, b_hat = b, quantise(product.b, *map(by_head, b))
         one, q = (t[0] for t in best(bases, left_score(product, b_hat, logarithm), 1))
         a_hat = logarithm(product.a, one, q)
         b = search_affine(scales, zeros, right_score(product, a_hat, quantise))
+        if same(before, b):
+            break
     return q, b
 
 

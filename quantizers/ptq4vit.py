@@ -40,7 +40,7 @@ class Ptq4Vit(Quantizer):
 
     summary = "twin uniform softmax and GELU, per-head products, searched scales; transformers"
     bits: str = "W8A8"
-    twin_mode: TwinMode = "released"
+    twin_mode: TwinMode = "paper"
     grad_mode: GradMode = "fisher"
     candidates: int = 100
     rounds: int = 3
