@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
 from tta_bench_quantizers.fake import Bound, affine_bounds, fake_quantize, symmetric_bounds
+
+CACHEFUL = 1 << 17  # elements whose intermediate results stay in a core's cache
+
+
+def in_chunks(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """function(x) for an elementwise function of many steps; up to three times as fast on a CPU."""
+    if x.numel() <= CACHEFUL or not x.is_cpu:
+        return function(x)
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    for part, place in zip(x.view(-1).split(CACHEFUL), out.view(-1).split(CACHEFUL), strict=True):
+        place.copy_(function(part))
+    return out
 
 
 class ActivationQuantizer(nn.Module):

@@ -59,16 +59,14 @@ def fit_layer(search: Search, net: nn.Module, site: str, kind: Kind, data: SiteD
         calibration |= named_fields(norm, change.norm(net.get_submodule(norm)))
     target = data.out.flatten(0, -2)
     problem = LayerProblem(weight, x, target if bias is None else target - bias)
-    return calibration | named_fields(site, _fit(search, kind, problem, layer, data) | extra)
+    return calibration | named_fields(site, _fit(search, kind, problem, layer) | extra)
 
 
-def _fit(
-    search: Search, kind: Kind, problem: LayerProblem, layer: nn.Module, data: SiteData
-) -> dict[str, Tensor]:
+def _fit(search: Search, kind: Kind, problem: LayerProblem, layer: nn.Module) -> dict[str, Tensor]:
     if kind == "conv":
         w, fields = search_weight(search, affordable(problem, search.rows)), {}
     else:
-        w, (scale, other) = search_layer(search, _scheme(search, kind, problem, data), problem)
+        w, (scale, other) = search_layer(search, _scheme(search, kind, problem), problem)
         companion = "a_q" if kind == "gelu" else "a_zero"
         fields = {"a_scale": scale.squeeze(0), companion: other.squeeze(0).to(torch.int16)}
     weight = problem.weight.view_as(layer.get_parameter("weight"))
@@ -76,7 +74,7 @@ def _fit(
     return fields | {"codes": codes, "w_scale": w[0], "w_zero": w[1].to(torch.int16)}
 
 
-def _scheme(search: Search, kind: Kind, problem: LayerProblem, data: SiteData) -> InputScheme:
+def _scheme(search: Search, kind: Kind, problem: LayerProblem) -> InputScheme:
     """How this layer's input is quantised, with its range of scales."""
     x, bits = problem.x.flatten(), search.bits.activation
     values = x[some(len(x), SAMPLE)]

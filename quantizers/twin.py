@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from tta_bench_quantizers.activations import ActivationQuantizer
+from tta_bench_quantizers.activations import ActivationQuantizer, in_chunks
 from tta_bench_quantizers.fake import fake_quantize
 
 TwinMode: TypeAlias = Literal["paper", "released"]
@@ -52,7 +52,7 @@ class TwinSoftmax(ActivationQuantizer):
         self.register_buffer("split", split)
 
     def forward(self, x: Tensor) -> Tensor:
-        return twin_softmax(x, self.split, self.bits, self.mode)
+        return in_chunks(lambda part: twin_softmax(part, self.split, self.bits, self.mode), x)
 
     def clipped(self, x: Tensor) -> Tensor:
         return torch.zeros_like(x, dtype=torch.bool)  # both ranges end where the data does
@@ -72,7 +72,7 @@ class TwinGelu(ActivationQuantizer):
         self.register_buffer("scale", scale)
 
     def forward(self, x: Tensor) -> Tensor:
-        return twin_gelu(x, self.scale, self.bits)
+        return in_chunks(lambda part: twin_gelu(part, self.scale, self.bits), x)
 
     def clipped(self, x: Tensor) -> Tensor:
         return torch.div(x, self.scale).round_() > 2 ** (self.bits - 1) - 1

@@ -15,6 +15,7 @@ from tta_bench.api import Bits, Calibration, Domain, Model, Quantizer
 from tta_bench.data.cifar10_mini import Cifar10Mini
 from tta_bench.models.imagenet import VitB
 from tta_bench.models.micro import ResNetMicro, VimMicro, VitMicro
+from tta_bench_quantizers.activations import CACHEFUL
 from tta_bench_quantizers.adalog import AdaLog
 from tta_bench_quantizers.adalog_recon import learn_unit, units
 from tta_bench_quantizers.adalog_scores import gram_score, row_score
@@ -122,6 +123,14 @@ def test_adalog_is_exactly_zero_beyond_its_codes_and_follows_the_formula() -> No
                        * ((x / scale).clamp_min(1e-15).log2().neg().round() < 16))  # fmt: skip
     assert torch.equal(out, adalog(x, scale, q, bits))
     assert len(out.unique()) <= 2**bits + 1
+
+
+def test_large_tensors_go_through_in_chunks_and_come_out_the_same() -> None:
+    x = torch.rand(3, 2, CACHEFUL // 4 + 3)
+    quantiser = AdaLogActivation(torch.tensor(0.9), torch.tensor(50), 4, shift=0.1)
+    apart = torch.stack([quantiser(row) for row in x.flatten(0, 1)]).view_as(x)
+    assert torch.equal(quantiser(x), apart)
+    assert torch.equal(quantiser(x.transpose(0, 2)), apart.transpose(0, 2))
 
 
 def test_adalog_takes_many_bases_at_once() -> None:
