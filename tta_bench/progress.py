@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -98,8 +97,3 @@ class Progress:
         left = f", about {spent / total * (self.expected - total):.0f} s left" if total else ""
         cells = f"{self.finished}/{len(self.cells)} cells"
         self.note(f"[{spent:5.0f} s] {total}/{self.expected} records, {cells}{left}: {what}")
-
-
-def to_stderr(text: str) -> None:
-    """A line for a person, out of the way of output that a program reads."""
-    print(text, file=sys.stderr)

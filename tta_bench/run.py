@@ -13,7 +13,7 @@ from tta_bench.grid import Cell
 from tta_bench.plan import Task
 from tta_bench.progress import Progress
 from tta_bench.runner import Runner, chores
-from tta_bench.store import Record, ResultStore, cell_status
+from tta_bench.store import Record, ResultStore
 
 OVERWRITE = ("missing", "failed", "all")
 
@@ -99,12 +99,6 @@ def check_inputs(cells: Sequence[Cell]) -> None:
             problems[text] = Problem(f"data {cell.data.use}", text)
     if problems:
         raise ConfigError("inputs", list(problems.values()))
-
-
-def cell_states(store: ResultStore) -> dict[str, str]:
-    """State of every cell in the manifest, without importing a plugin."""
-    cells = store.manifest()["cells"]
-    return {c["key"]: cell_status(store.read(c["key"]), c["records_expected"]) for c in cells}
 
 
 def make_runner(engine: str, workers: int | str, threads: int, address: str | None) -> Runner:

@@ -55,11 +55,6 @@ class ResultStore:
             return []
         return [record for record, _ in _intact(path.read_bytes())]
 
-    def all_records(self) -> Iterator[tuple[str, list[Record]]]:
-        """Key and records of every cell in the manifest."""
-        for cell in self.manifest()["cells"]:
-            yield cell["key"], self.read(cell["key"])
-
     def status(self, cell: Cell) -> str:
         """`done`, `unsupported`, `failed` or `missing`."""
         return cell_status(self.read(cell.key), cell.records_expected)
