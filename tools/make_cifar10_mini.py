@@ -12,10 +12,11 @@ import json
 from pathlib import Path
 
 import numpy as np
-from cifar10 import Split, load_test, load_train
+from cifar10 import load_test, load_train
 from PIL import Image
 
-from tta_bench.data.contact_sheet import SPLIT_FILES, digest, tile
+from tta_bench.data.contact_sheet import SPLIT_FILES, tile
+from tta_bench.data.corruptible import Split
 
 CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 SEED = 20090408  # the date of the tech report
@@ -53,14 +54,16 @@ def choose(labels: np.ndarray, count: int, split: int) -> np.ndarray:
     return np.array([shuffled[i % len(CLASSES)][i // len(CLASSES)] for i in range(count)])
 
 
-def write(name: str, data: Split, split: int, count: int, columns: int) -> dict[str, object]:
+def write(
+    name: str, data: tuple[np.ndarray, np.ndarray], split: int, count: int, columns: int
+) -> dict[str, object]:
     """Write one sheet; return its part of the index."""
     images, labels = data
     chosen = choose(labels, count, split)
     Image.fromarray(tile(images[chosen], columns)).save(OUT / SPLIT_FILES[name], optimize=True)
     return {
         "columns": columns,
-        "sha256": digest(images[chosen], labels[chosen], chosen),
+        "sha256": Split(images[chosen], labels[chosen], chosen).digest(),
         "labels": labels[chosen].tolist(),
         "indices": chosen.tolist(),
     }

@@ -420,7 +420,7 @@ class Data(Plugin):
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """SHA-256 over what the images are."""
+        """SHA-256 over what the images are; empty where there are none, which `problems` then tells."""
 
     @abstractmethod
     def source_images(self) -> Tensor:

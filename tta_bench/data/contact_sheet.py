@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
 
+from tta_bench.data.corruptible import Split
+
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable  # not in Python 3.10
 
 SPLIT_FILES = {"test": "test.png", "train": "train.png"}
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Images as uint8 [N, H, W, 3], their labels, and their indices in the original data."""
-
-    images: np.ndarray
-    labels: np.ndarray
-    ids: np.ndarray
 
 
 def tile(images: np.ndarray, columns: int) -> np.ndarray:
@@ -39,12 +30,6 @@ def cut(sheet: np.ndarray, columns: int) -> np.ndarray:
     return np.ascontiguousarray(grid.reshape(-1, side, side, 3))
 
 
-def digest(images: np.ndarray, labels: np.ndarray, ids: np.ndarray) -> str:
-    """SHA-256 over pixels, labels and indices."""
-    parts = [images.astype("u1"), labels.astype("<i8"), ids.astype("<i8")]
-    return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
-
-
 def read_index(folder: Traversable) -> dict[str, dict]:
     """The index of the sheets in a folder."""
     return json.loads((folder / "index.json").read_text())
@@ -56,6 +41,7 @@ def read_split(folder: Traversable, name: str) -> Split:
     with (folder / SPLIT_FILES[name]).open("rb") as file:
         images = cut(np.asarray(Image.open(file).convert("RGB")), entry["columns"])
     labels, ids = np.array(entry["labels"], np.int64), np.array(entry["indices"], np.int64)
-    if digest(images, labels, ids) != entry["sha256"]:
+    split = Split(images, labels, ids)
+    if split.digest() != entry["sha256"]:
         raise ValueError(f"{folder}: {SPLIT_FILES[name]} is damaged. Reinstall tta-bench.")
-    return Split(images, labels, ids)
+    return split
