@@ -19,7 +19,7 @@ from tta_bench_methods.alignment import (
 )
 from tta_bench_methods.zoa.bank import AlphaInit, Bank, BankOptions, Policy
 from tta_bench_methods.zoa.estimator import AdamW, Distribution, draw, slope
-from tta_bench_methods.zoa.presets import published
+from tta_bench_methods.zoa.presets import settings
 from tta_bench_methods.zoa.selection import FlatParameters, adapted_norms
 from tta_bench_methods.zoa.shift_detection import DomainMonitor, channel_statistics
 
@@ -85,7 +85,7 @@ class Zoa(Method):
 
     @classmethod
     def presets(cls, target: Target) -> dict[str, Any]:
-        return published(target)
+        return settings(target)
 
     def unsupported(self, model: Model) -> str | None:
         if not adapted_norms(model):
