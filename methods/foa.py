@@ -37,9 +37,9 @@ class Foa(Method):
     K = 2 tries a population of two; any other K tries K − 1 points and the best prompt so far.
     A batch of one has no standard deviation: it is predicted with the best prompt, and not learnt from.
 
-    `interval` I > 0 is FOA-I for batches smaller than I: images are predicted when they arrive, with
-    the best prompt so far, and kept until there are I of them to learn from (the paper's V2). FOA-I
-    with predictions put off until then is FOA with a batch size of I: set that in the stream.
+    `interval` I > 0 is FOA-I for batches smaller than I: images are kept until there are I of them to
+    learn from (the paper's V2). Predicted they are when they arrive, with the best prompt so far
+    (`immediate`), or all at once when the I are there (`deferred`): FOA with a batch size of I.
 
     `as_released` differs on feature maps only: the shift's target is the last number of the source
     mean, and the source statistics are taken with the initial random prompt in place.
@@ -52,6 +52,7 @@ class Foa(Method):
     lam: float = 0.4  # λ, weight of the feature alignment
     fitness: Literal["sum", "mean"] = "sum"  # mean: as released for residual networks
     interval: int = 0
+    predictions: Literal["immediate", "deferred"] = "immediate"
     seed: int = 2020
 
     family = "forward-only"
@@ -64,7 +65,9 @@ class Foa(Method):
             raise ValueError("k must be at least 2: an evolution strategy compares points.")
         if self.prompts < 0 or self.interval < 0 or self.interval == 1:
             raise ValueError("prompts and interval must not be negative, nor interval 1.")
-        self.cost = f"{self.k + bool(self.interval)}/0"  # type: ignore[misc]
+        immediate = self.interval > 0 and self.predictions == "immediate"
+        self.cost = f"{self.k + immediate}/0"  # type: ignore[misc]
+        self.gathers = 0 if immediate else self.interval
 
     @classmethod
     def presets(cls, target: Target) -> dict[str, Any]:
@@ -93,7 +96,7 @@ class Foa(Method):
 
     @torch.no_grad()
     def step(self, x: Tensor) -> Tensor:
-        if self.interval:
+        if self.interval > self.gathers:
             return self._predict_then_collect(x)
         if len(x) == 1:
             return self._predict(x)

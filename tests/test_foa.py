@@ -7,6 +7,7 @@ import io
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.conftest import SMALL
 from tta_bench.api import ModelSource, Source, Target
+from tta_bench.config import load
+from tta_bench.grid import expand
 from tta_bench.models.micro import ResNetMicro, VimMicro, VitMicro
 from tta_bench_methods.alignment import SourceStatistics, objective
 from tta_bench_methods.cma_search import CMAAdaptSigmaCSA, CMAEvolutionStrategy, CmaSearch
@@ -299,6 +303,18 @@ def test_an_interval_learns_what_a_batch_of_its_size_would_have_learnt() -> None
     assert not single.waiting
     assert_same(single.state_dict(), batch.state_dict())
     assert single.cost == "4/0"
+
+
+def test_deferred_predictions_are_those_of_a_batch_of_the_interval(write_yaml: Callable[..., Path]) -> None:
+    when = ("deferred", "immediate")
+    methods = [{"use": "foa", "name": how, "interval": 8, "predictions": how} for how in when]
+    small = SMALL["stream"] | {"batch_size": 2}
+    path = write_yaml(models=["vit-micro"], quantizers=["fp32"], methods=methods, stream=small)
+    deferred, immediate = expand(load(path))
+    assert (deferred.batch_size, immediate.batch_size) == (8, 2)
+    whole, waiting = ready(), ready(interval=8, predictions="deferred")
+    for x in images(0, 24).split(deferred.batch_size):
+        assert torch.equal(whole.step(x), waiting.step(x))
 
 
 def test_an_interval_can_be_cut() -> None:

@@ -63,11 +63,24 @@ class Domain:
         return f"{self.corruption}-{self.severity}"
 
 
+@dataclass(frozen=True)
+class View:
+    """How a picture of any size becomes a model's input: its shorter side to `resize`, then the centre."""
+
+    size: int
+    resize: int  # 0: the picture is cut as it is
+    interpolation: str = "bilinear"
+
+
 class Plugin:
     """Base of all plugins. Bump `version` whenever the numbers a plugin produces change."""
 
     version: ClassVar[str] = "1"
     paths: ClassVar[tuple[str, ...]] = ()  # fields that say where, not what: they stay out of keys
+
+    def title(self) -> str:
+        """What its rows are called unless the file names them; empty: as the plugin is."""
+        return ""
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -252,10 +265,23 @@ class Model(nn.Module):
 class ModelSource(Plugin):
     """A named model: the dataclass that the `tta_bench.models` entry points refer to."""
 
-    family: ClassVar[str]
-    num_classes: ClassVar[int]
-    input_size: ClassVar[int]
+    view: View | None = None  # how its weights were evaluated; None: on images of their own size only
     summary: ClassVar[str] = ""
+
+    @property
+    @abstractmethod
+    def family(self) -> str:
+        """The architecture's family, which presets may depend on."""
+
+    @property
+    @abstractmethod
+    def num_classes(self) -> int:
+        """How many logits it has."""
+
+    @property
+    @abstractmethod
+    def input_size(self) -> int:
+        """The side of its images in pixels."""
 
     @abstractmethod
     def build(self) -> Model:
@@ -270,7 +296,10 @@ class ModelSource(Plugin):
         """The model with arbitrary weights: for shapes and byte counts, also under fake tensors."""
 
     def problems(self) -> list[str]:
-        """What keeps this model from being built here: problem and remedy, one sentence each."""
+        """What keeps this model from being built here: problem and remedy, one sentence each.
+
+        Weights that have to be downloaded are downloaded here, before keys are made of their hash.
+        """
         return []
 
 
@@ -323,6 +352,7 @@ class Method(Plugin):
     memory: Literal["none", "batch", "stream"] = "stream"
     cost: ClassVar[str] = "1/0"  # forwards/backwards a batch, for `list --long`; records count for real
     needs: ClassVar[str] = "-"
+    gathers: int = 0  # images it waits for before a step, where they arrive in smaller batches
 
     model: Model
     skipped_updates: int = 0  # updates left out because a loss or a logit was not finite
@@ -414,13 +444,34 @@ class Data(Plugin):
     Test images are in an order of which every prefix is a fair sample, so that `limit` may cut it.
     """
 
-    num_classes: ClassVar[int]
-    input_size: ClassVar[int]
     summary: ClassVar[str] = ""
+    read_ahead: ClassVar[int] = 0  # batches to read while the one before them is in use
+
+    @property
+    @abstractmethod
+    def num_classes(self) -> int:
+        """How many classes a fitting model has; 0 if that cannot be known here."""
+
+    @property
+    @abstractmethod
+    def input_size(self) -> int:
+        """The side of its images in pixels."""
+
+    @classmethod
+    def presets(cls, model: ModelSource) -> dict[str, Any]:
+        """Defaults that depend on the model that looks; filled in before a cell's key is made."""
+        return {}
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """SHA-256 over what the images are; empty where there are none, which `problems` then tells."""
+        """SHA-256 over what the images are, whatever the presets.
+
+        Empty where there are none, which `problems` then tells.
+        """
+
+    def domain_fingerprint(self, domain: Domain) -> str:
+        """SHA-256 over what a domain has of its own on disk; empty if all follows from `fingerprint`."""
+        return ""
 
     @abstractmethod
     def source_images(self) -> Tensor:
@@ -433,6 +484,18 @@ class Data(Plugin):
     @abstractmethod
     def test_images(self, domain: Domain, index: np.ndarray) -> Tensor:
         """The test images at `index` under `domain`, [len(index), 3, H, W] in [0, 1]."""
+
+    def own_domains(self) -> tuple[str, ...]:
+        """Names of domains that are no corruptions: they have severity 0, as `clean` has."""
+        return ()
+
+    def classes(self) -> np.ndarray | None:
+        """The model's classes that labels count, if not all: the model is cut down to these."""
+        return None
+
+    def note(self) -> str:
+        """What a reader of the numbers must know of these images; every cell's record carries it."""
+        return ""
 
     def prepare(self, domain: Domain, count: int) -> None:
         """Make the first `count` images of a domain ready, so that reading them later is cheap."""
@@ -496,6 +559,7 @@ __all__ = [
     "Source",
     "Stream",
     "Target",
+    "View",
     "dataclass",
     "field",
 ]

@@ -168,14 +168,15 @@ class _Maker:
         bits = str(Bits.parse(quantizer_part.params.get("bits", "FP32")))
         severity = stream.severity
         domains = tuple((c, 0 if c == "clean" else severity) for c in stream.corruptions)
+        method_part = self.method(method, model, bits, seed)
         cell = Cell(
             data=self.part("data", self.benchmark.data),
             model=self.part("models", model),
             quantizer=quantizer_part,
-            method=self.method(method, model, bits, seed),
+            method=method_part,
             domains=domains,
             rounds=stream.rounds,
-            batch_size=stream.batch_size,
+            batch_size=max(stream.batch_size, method_part.make("methods").gathers),
             limit=stream.limit,
             order=stream.order,
             reset=method.reset or stream.reset,
