@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -33,19 +32,13 @@ class Ptq4Vm(Quantizer):
     calibration_images = 256
     summary = "smoothed channels, per-row weights, static per-token activations; Vision Mamba"
     bits: str = "W8A8"
-    jlss: Literal["auto", "on", "off"] = "auto"  # auto: on CUDA only; a CPU pays hours for little
+    jlss: bool = False  # learn the scales, as published: minutes on a GPU, hours on a CPU for Vim-S
     jlss_steps: int = 100
 
     def unsupported(self, model: Model) -> str | None:
         if model.family != "vim":
             return f"quantises Vision Mamba, and {model.name} is a {model.family}"
         return refuse_bits(self.bits)
-
-    def learns(self, model: Model) -> bool:
-        """Whether JLSS refines the scales."""
-        if self.jlss == "auto":
-            return model.classifier.weight.is_cuda
-        return self.jlss == "on"
 
     @torch.no_grad()
     def calibrate(self, model: Model, images: Tensor, progress: Progress) -> Calibration:
@@ -54,7 +47,7 @@ class Ptq4Vm(Quantizer):
         calibration: Calibration = {}
         for index, block in enumerate(model.blocks):
             fits, after = self._fit_block(block, hidden)
-            if self.learns(model):
+            if self.jlss:
                 fits = self._learn(block, fits, hidden, behind)
                 behind = behind + mix(self._quantised(model, block, fits), behind)
             for name, fit in fits.items():
