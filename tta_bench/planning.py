@@ -67,7 +67,8 @@ def describe_memory(
 
 
 def _row(cell: Cell) -> dict[str, Any]:
-    row = {"model": cell.labels.model, "bits": cell.bits, "method": cell.labels.method}
+    names = cell.labels
+    row = {"model": names.model, "quantizer": names.quantizer, "bits": cell.bits, "method": names.method}
     try:
         report = memory.account(
             cell.model.make("models"),
