@@ -11,6 +11,8 @@ import pytest
 import torch
 import yaml
 
+os.environ["HF_HUB_OFFLINE"] = "1"  # before the hub's client is imported: tests ask no network
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -295,11 +295,11 @@ class ModelSource(Plugin):
     def skeleton(self) -> Model:
         """The model with arbitrary weights: for shapes and byte counts, also under fake tensors."""
 
-    def problems(self) -> list[str]:
-        """What keeps this model from being built here: problem and remedy, one sentence each.
+    def fetch(self) -> None:
+        """Download what `build` will read, before its hash is asked for; `problems` tells if that failed."""
 
-        Weights that have to be downloaded are downloaded here, before keys are made of their hash.
-        """
+    def problems(self) -> list[str]:
+        """What keeps this model from being built here: problem and remedy, one sentence each."""
         return []
 
 

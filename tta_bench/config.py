@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from tta_bench import registry
 from tta_bench.corruptions.sets import SETS
 from tta_bench.errors import ConfigError, Problem
-from tta_bench.parameters import MAX_VARIANTS, check_params, unroll
+from tta_bench.parameters import MAX_VARIANTS, check_params, spelled_out, unroll
 from tta_bench.schema import BenchmarkFile, Entry, Filter, PresetEntry, RunSection, StreamSection
 from tta_bench.yaml_file import override_, read_yaml
 
@@ -49,6 +49,18 @@ class Benchmark:
     presets: tuple[PresetEntry, ...] = ()
 
 
+def make(choice: Choice, group: str) -> Any:
+    """The plugin of a choice."""
+    return registry.load(group, choice.use)(**choice.params)
+
+
+def make_data(choice: Choice, model: Any) -> Any:
+    """Data as one model looks at it: what the file leaves open is the model's to say."""
+    return make(
+        replace(choice, params=registry.load("data", choice.use).presets(model) | choice.params), "data"
+    )
+
+
 def load(path: str | Path, overrides: Sequence[str] = ()) -> Benchmark:
     """The checked benchmark of a file, after `path=value` overrides."""
     raw = read_yaml(path)
@@ -67,11 +79,14 @@ def parse(raw: dict[str, Any], file: str = "benchmark") -> Benchmark:
     axes = {
         axis: _choices(axis, getattr(shaped, axis), problems) for axis in ("models", "quantizers", "methods")
     }
-    data = _choices("data", [shaped.data], problems)
-    stream = _resolve_corruptions(shaped.stream, problems)
+    data_problems: list[Problem] = []
+    data = _choices("data", [shaped.data], data_problems)
+    own = () if data_problems else make(data[0], "data").own_domains()
+    problems += data_problems
+    stream = _resolve_corruptions(shaped.stream, own, problems)
     problems += _repeated_names(axes)
     if not problems:
-        problems += _mismatches(data[0], axes["models"], stream)
+        problems += _mismatches(data[0], axes["models"])
     problems += [
         Problem(f"seeds[{i}]", "given twice. Remove one.")
         for i, seed in enumerate(shaped.seeds)
@@ -103,11 +118,12 @@ def _choices(axis: str, entries: Sequence[Entry], problems: list[Problem]) -> li
     for i, entry in enumerate(entries):
         path = axis if axis == "data" else f"{axis}[{i}]"
         try:
-            cls = registry.load(axis, entry.use)
+            use, first = spelled_out(axis, entry.use)
         except registry.UnknownPlugin as error:
             problems.append(Problem(f"{path}.use" if entry.params else path, str(error)))
             continue
-        variants = unroll(cls, entry.params)
+        cls = registry.load(axis, use)
+        variants = unroll(cls, first | entry.params)
         if len(found) + len(variants) > MAX_VARIANTS:
             text = f"sweeps make more than {MAX_VARIANTS} entries. Sweep over fewer values."
             problems.append(Problem(path, text))
@@ -115,17 +131,17 @@ def _choices(axis: str, entries: Sequence[Entry], problems: list[Problem]) -> li
         for params, label in variants:
             checked, wrong = check_params(cls, params, path)
             problems += [w for w in wrong if w not in problems]
-            name = (entry.name or entry.use) + label
-            found.append(Choice(entry.use, name, checked, getattr(entry, "reset", None)))
+            title = entry.name or ("" if wrong else cls(**checked).title()) or use
+            found.append(Choice(use, title + label, checked, getattr(entry, "reset", None)))
     return found
 
 
 # -- across axes -----------------------------------------------------------------------------------
 
 
-def _resolve_corruptions(stream: StreamSection, problems: list[Problem]) -> StreamSection:
-    """Named sets spelt out."""
-    known = registry.names("corruptions")
+def _resolve_corruptions(stream: StreamSection, own: Sequence[str], problems: list[Problem]) -> StreamSection:
+    """Named sets spelt out; `own` are the names of the data's own domains."""
+    known = [*own, *registry.names("corruptions")]
     names: list[str] = []
     for i, item in enumerate(stream.corruptions):
         path = "stream.corruptions" if len(stream.corruptions) == 1 else f"stream.corruptions[{i}]"
@@ -149,19 +165,19 @@ def _repeated_names(axes: dict[str, list[Choice]]) -> list[Problem]:
     return problems
 
 
-def _mismatches(data: Choice, models: Sequence[Choice], stream: StreamSection) -> list[Problem]:
+def _mismatches(data: Choice, models: Sequence[Choice]) -> list[Problem]:
     """Models that cannot look at these images."""
-    source = registry.load("data", data.use)
     problems = []
     for i, choice in enumerate(models):
-        model = registry.load("models", choice.use)
+        model = make(choice, "models")
+        source = make_data(data, model)
         for fact, unit in (("num_classes", "classes"), ("input_size", "pixels a side")):
             mine, theirs = getattr(model, fact), getattr(source, fact)
-            if mine != theirs:
+            if theirs and mine != theirs:
                 problems.append(
                     Problem(
                         f"models[{i}]",
-                        f"{choice.use} has {mine} {unit}, and data {data.use} has {theirs}. "
+                        f"{choice.name} has {mine} {unit}, and data {data.use} has {theirs}. "
                         "Choose a model and data that fit each other.",
                     )
                 )

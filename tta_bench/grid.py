@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -15,7 +16,7 @@ from pydantic import ValidationError
 
 from tta_bench import registry
 from tta_bench.api import Bits, Domain, Plugin, Stream, Target
-from tta_bench.config import Benchmark, Choice
+from tta_bench.config import Benchmark, Choice, make, make_data
 from tta_bench.corruptions.apply import version_of
 from tta_bench.errors import ConfigError, Problem, UserError
 from tta_bench.parameters import check_params
@@ -166,15 +167,13 @@ class _Maker:
         stream = self.benchmark.stream
         quantizer_part = self.part("quantizers", quantizer)
         bits = str(Bits.parse(quantizer_part.params.get("bits", "FP32")))
-        severity = stream.severity
-        domains = tuple((c, 0 if c == "clean" else severity) for c in stream.corruptions)
         method_part = self.method(method, model, bits, seed)
         cell = Cell(
-            data=self.part("data", self.benchmark.data),
+            data=self.data(model),
             model=self.part("models", model),
             quantizer=quantizer_part,
             method=method_part,
-            domains=domains,
+            domains=self.domains,
             rounds=stream.rounds,
             batch_size=max(stream.batch_size, method_part.make("methods").gathers),
             limit=stream.limit,
@@ -186,11 +185,32 @@ class _Maker:
         )
         return cell.with_key()
 
+    @cached_property
+    def domains(self) -> tuple[tuple[str, int], ...]:
+        stream = self.benchmark.stream
+        steady = {"clean", *make(self.benchmark.data, "data").own_domains()}
+        return tuple((c, 0 if c in steady else stream.severity) for c in stream.corruptions)
+
+    def data(self, model: Choice) -> Part:
+        """The data as this model looks at it; presets do not touch what its fingerprint is taken of."""
+        known = ("data", model.name)
+        if known not in self._parts:
+            choice = self.benchmark.data
+            plugin = make_data(choice, make(model, "models"))
+            self._parts[known] = _part(choice.use, plugin, self.data_fingerprint)
+        return self._parts[known]
+
+    @cached_property
+    def data_fingerprint(self) -> str:
+        plugin = make(self.benchmark.data, "data")
+        parts = [plugin.fingerprint()]
+        parts += [plugin.domain_fingerprint(Domain(*domain)) for domain in self.domains]
+        return hashlib.sha256("/".join(parts).encode()).hexdigest() if any(parts[1:]) else parts[0]
+
     def part(self, group: str, choice: Choice) -> Part:
         known = (group, choice.name)
         if known not in self._parts:
-            cls = registry.load(group, choice.use)
-            plugin = cls(**choice.params)
+            plugin = make(choice, group)
             fingerprint = plugin.fingerprint() if hasattr(plugin, "fingerprint") else ""
             self._parts[known] = _part(choice.use, plugin, fingerprint)
         return self._parts[known]
@@ -201,7 +221,8 @@ class _Maker:
         A method that draws random numbers has a field `seed`; the cell's own goes there.
         """
         cls = registry.load("methods", choice.use)
-        target = Target(model.use, registry.load("models", model.use).family, bits)
+        looking = make(model, "models")
+        target = Target(looking.title() or model.use, looking.family, bits)
         drawn = {"seed": seed} if "seed" in {f.name for f in dataclasses.fields(cls)} else {}
         params = drawn | cls.presets(target) | self._file_presets(choice, target) | choice.params
         return _part(choice.use, cls(**params))

@@ -57,7 +57,8 @@ def _facts(group: str, name: str) -> dict[str, Any]:
         return row | dict.fromkeys(FACTS[group], "") | {"what": f"BROKEN: {error}"}
     for fact in FACTS[group]:
         label = "#FP/#BP" if fact == "cost" else fact
-        row[label] = str(getattr(plugin, fact, ""))
+        value = getattr(plugin, fact, "")
+        row[label] = str(value) if isinstance(value, (str, int)) else ""  # some depend on parameters
     if group == "methods":
         row["parameters"] = ", ".join(
             f"{f.name}={f.default}" for f in dataclasses.fields(plugin) if f.name != "seed"

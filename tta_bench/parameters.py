@@ -40,6 +40,18 @@ def check_params(cls: type, params: dict[str, Any], path: str) -> tuple[dict[str
     return checked, problems
 
 
+def spelled_out(group: str, use: str) -> tuple[str, dict[str, Any]]:
+    """The plugin in `NAME` or `NAME:VALUE`; the value is its first field's, as an argument in Python is."""
+    name, colon, value = use.partition(":")
+    cls = registry.load(group, name)
+    if not colon:
+        return name, {}
+    fields = [f.name for f in dataclasses.fields(cls)]
+    if not fields or not value:
+        raise registry.UnknownPlugin(f'"{use}": no value can stand there. Write {name}.')
+    return name, {fields[0]: value}
+
+
 def unroll(cls: type, given: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
     """Every combination of list-valued parameters, with the label that tells them apart."""
     hints = get_type_hints(cls)
@@ -84,8 +96,9 @@ def _spell(hint: Any) -> str:
 
 def configured(group: str, name: str, params: dict[str, Any]) -> Any:
     """A plugin with parameters from the command line, or an error that names what is wrong."""
-    cls = registry.load(group, name)
-    checked, problems = check_params(cls, params, name)
+    use, first = spelled_out(group, name)
+    cls = registry.load(group, use)
+    checked, problems = check_params(cls, first | params, name)
     if problems:
         raise ConfigError(group, problems)
     return cls(**checked)

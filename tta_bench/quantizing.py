@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from rich.progress import Progress as Bars
 
+from tta_bench import registry
 from tta_bench.api import Model, Quantizer
 from tta_bench.describe import Description, columns
 from tta_bench.errors import UserError
@@ -28,7 +29,7 @@ def describe(model: str, quantizer: str, bits: str | None, data: str, settings: 
     scheme: Quantizer = configured(
         "quantizers", quantizer, settings_of(settings) | ({"bits": bits} if bits else {})
     )
-    images = configured("data", data, {}).source_images()
+    images = configured("data", data, registry.load("data", data).presets(source)).source_images()
     floating: Model = source.build()
     if images.shape[-1] != floating.input_size:
         raise UserError(

@@ -62,12 +62,21 @@ def outcomes_of(group: str, name: str, **params: Any) -> Iterator[Outcome]:
     if group == "methods":
         yield from _each([cost_is_declared], name, lambda c: c(plugin))
     if group == "models":
-        yield from _each(MODEL_CHECKS, name, lambda c: c(plugin()))
+        yield from _each(MODEL_CHECKS, name, lambda c: c(plugin(**params)))
     elif group == "data":
-        yield from _each(DATA_CHECKS, name, lambda c: c(plugin()))
+        yield from _on_disk(plugin(**params), name)
     else:
         for model_name in MICRO_MODELS:
             yield from _on_model(group, plugin, model_name, params)
+
+
+def _on_disk(data: Any, name: str) -> Iterator[Outcome]:
+    """Data that is not on this machine cannot be looked at; that is no fault of its plugin."""
+    missing = data.problems([])
+    if missing:
+        yield Outcome("data", name, skipped=missing[0])
+        return
+    yield from _each(DATA_CHECKS, name, lambda c: c(data))
 
 
 def _on_model(group: str, plugin: type, model_name: str, params: dict[str, Any]) -> Iterator[Outcome]:
@@ -339,14 +348,26 @@ def model_facts_agree(source: Any) -> None:
 
 def data_is_consistent(data: Any) -> None:
     """images and labels fit each other and stay the same."""
-    labels = data.test_labels()
+    labels, kept = data.test_labels(), data.classes()
     assert labels.min() >= 0, "negative label"
-    assert labels.max() < data.num_classes, "label beyond num_classes"
+    assert labels.max() < (data.num_classes if kept is None else len(kept)), "label beyond the classes"
     index = np.arange(min(4, len(labels)))
-    first = data.test_images(Domain("clean", 0), index)
-    assert torch.equal(first, data.test_images(Domain("clean", 0), index)), "images change"
+    domain = _first_domain(data)
+    first = data.test_images(domain, index)
+    side = data.input_size
+    assert first.shape == (len(index), 3, side, side), f"images are {tuple(first.shape)}"
+    assert data.source_images().shape[1:] == first.shape[1:], "source and test images differ in shape"
+    assert torch.equal(first, data.test_images(domain, index)), "images change"
     assert 0 <= first.min() <= first.max() <= 1, "images must be in [0, 1]"
     assert data.fingerprint() == data.fingerprint(), "fingerprint changes"
+
+
+def _first_domain(data: Any) -> Domain:
+    """A domain that this data has."""
+    names = registry.names("corruptions")
+    domains = [Domain(name, 0) for name in ("clean", *data.own_domains())]
+    domains += [Domain(name, severity) for name in names for severity in range(5, 0, -1)]
+    return next(domain for domain in domains if not data.problems([domain]))
 
 
 def corruption_is_seeded(corrupt: Any) -> None:

@@ -12,6 +12,8 @@ from tta_bench.api import Data, Model, Quantizer
 from tta_bench.data import cache
 from tta_bench.errors import Unsupported
 from tta_bench.grid import Cell, Part
+from tta_bench.memory import MemoryReport, account
+from tta_bench.models.restricted import restrict_classes_
 
 MODELS_KEPT = 4
 
@@ -22,6 +24,7 @@ class Warm:
     def __init__(self) -> None:
         self._data: dict[str, Data] = {}
         self._models: OrderedDict[str, Model] = OrderedDict()
+        self._memory: dict[str, MemoryReport] = {}
 
     def data(self, part: Part) -> Data:
         """The data of a cell."""
@@ -37,6 +40,19 @@ class Warm:
         while len(self._models) > MODELS_KEPT:
             self._models.popitem(last=False)
         return copy.deepcopy(self._models[known])
+
+    def memory(self, cell: Cell) -> MemoryReport:
+        """The byte counts of a cell's step, counted once for all seeds."""
+        params = {key: value for key, value in cell.method.params.items() if key != "seed"}
+        known = f"{cell.model} {cell.quantizer} {cell.method.use} {params} {cell.batch_size}"
+        if known not in self._memory:
+            self._memory[known] = account(
+                cell.model.make("models"),
+                cell.quantizer.make("quantizers"),
+                cell.method.make("methods"),
+                cell.batch_size,
+            )
+        return self._memory[known]
 
     def _build(self, cell: Cell) -> Model:
         model: Model = cell.model.make("models").build()
@@ -56,7 +72,11 @@ class Warm:
             facts,
             lambda: quantizer.calibrate(copy.deepcopy(model), images, lambda *_: None),
         )
-        return quantizer.install(model, found)
+        quantizer.install(model, found)
+        classes = self.data(cell.data).classes()
+        if classes is not None:
+            restrict_classes_(model, classes)
+        return model
 
 
 def _identity(group: str, part: Part) -> str:

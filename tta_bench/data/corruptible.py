@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from tta_bench import registry
 from tta_bench.api import Data, Domain
 from tta_bench.data import corrupted
 from tta_bench.data.domains import CLEAN, domain_problems
+from tta_bench.data.pixels import to_tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class Corruptible(Data):
 
     def source_images(self) -> Tensor:
         """Clean images of the training domain."""
-        return _to_tensor(self.clean_source())
+        return to_tensor(self.clean_source())
 
     def test_labels(self) -> np.ndarray:
         """Labels of all test images."""
@@ -61,8 +61,8 @@ class Corruptible(Data):
     def test_images(self, domain: Domain, index: np.ndarray) -> Tensor:
         """Test images under a domain; the whole set is made if `prepare` has not made enough."""
         if domain.corruption == CLEAN:
-            return _to_tensor(self._test.images[index])
-        return _to_tensor(corrupted.read(self._set(domain), index))
+            return to_tensor(self._test.images[index])
+        return to_tensor(corrupted.read(self._set(domain), index))
 
     def prepare(self, domain: Domain, count: int) -> None:
         """Corrupt the first `count` test images and keep them on disk."""
@@ -94,10 +94,3 @@ class Corruptible(Data):
                 seed=self.corruption_seed,
             )
         return self._corrupted[domain]
-
-
-def _to_tensor(images: np.ndarray) -> Tensor:
-    # In numpy: torch's thread pool takes a hundred times as long for a batch when all cores are busy.
-    floats = np.ascontiguousarray(images.transpose(0, 3, 1, 2), dtype=np.float32)
-    floats /= 255
-    return torch.from_numpy(floats)

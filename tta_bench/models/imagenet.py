@@ -2,137 +2,169 @@
 
 from __future__ import annotations
 
-import hashlib
+from abc import abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
+import torch
 from torch import nn
 
-from tta_bench.api import Model, ModelSource
+from tta_bench.api import Model, ModelSource, View
+from tta_bench.models import weights as state_dicts
+from tta_bench.models.weights import BadWeights
 
-CLASSES = 1000
 IMAGENET = dict(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
 HALF = dict(mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
 
 
-class WeightsUnavailable(RuntimeError):
-    """The weights of a model cannot be had here."""
-
-
 class ImageNetModel(ModelSource):
-    """Base: `weights` is `auto` (timm's hub), `random`, or the path of a local state dict."""
+    """Base: `weights` is `auto` (the hub's, under the pinned tag), `random`, or a state dict's path."""
 
-    num_classes = CLASSES
+    num_classes = 1000
     input_size = 224
     paths = ("weights",)  # the fingerprint says what they are
     weights: str
-    name: ClassVar[str]
-    tag: ClassVar[str]
-    scale: ClassVar[Mapping[str, tuple[float, ...]]]
+    name: str
+    tag: str
+    scale: Mapping[str, tuple[float, ...]]
 
     def build(self) -> Model:
-        model = self._wrap(self._pretrained() if self.weights == "auto" else self._net())
-        if self.weights not in ("auto", "random"):
-            model.net.load_state_dict(self._read(Path(self.weights)))
-        model.weights_sha256 = self.fingerprint()
+        if self.weights == "random":
+            net = self._random()
+            digest = state_dicts.tensors_sha256(net.state_dict())
+        else:
+            net, path = self._net(), self._file()
+            state_dicts.load_(net, path)
+            digest = state_dicts.file_sha256(path)
+        model = self._wrap(net, **self._facts(), weights_sha256=digest)
         return model.eval().requires_grad_(False)
 
     def skeleton(self) -> Model:
-        return self._wrap(self._net()).eval()
+        return self._wrap(self._net(), **self._facts()).eval()
 
     def fingerprint(self) -> str:
-        if self.weights in ("auto", "random"):
-            return f"{self.weights}:{self.tag}"
-        digest = hashlib.sha256()
-        with open(self.weights, "rb") as file:
-            while chunk := file.read(1 << 20):
-                digest.update(chunk)
-        return digest.hexdigest()
+        """SHA-256 of the weights' file, or of random tensors; empty while there are none."""
+        if self.weights == "random":
+            return state_dicts.tensors_sha256(self._random().state_dict())
+        path = self._local() if self.weights == "auto" else Path(self.weights)
+        return state_dicts.file_sha256(path) if path and path.is_file() else ""
+
+    def fetch(self) -> None:
+        if self.weights == "auto":
+            with suppress(BadWeights):
+                self._fetched()
 
     def problems(self) -> list[str]:
-        if self.weights not in ("auto", "random") and not Path(self.weights).is_file():
-            return [f"weights file {self.weights} is missing. Give the path of a state dict, or `auto`."]
-        return []
+        if self.weights == "random":
+            return []
+        try:
+            path = self._file()
+            state = state_dicts.read(path, "meta")
+        except BadWeights as error:
+            return [str(error)]
+        with torch.device("meta"):
+            wrong = state_dicts.misfit(state, self._net())
+        return [f"{path}: {wrong}. Give a state dict of {self.name}."] if wrong else []
+
+    @abstractmethod
+    def _net(self) -> nn.Module:
+        """The network with arbitrary weights."""
+
+    @abstractmethod
+    def _wrap(self, net: nn.Module, **facts: Any) -> Model:
+        """The network in its adapter."""
+
+    @abstractmethod
+    def _local(self) -> Path | None:
+        """The file that `auto` means, if it is here."""
+
+    @abstractmethod
+    def _fetched(self) -> Path:
+        """The file that `auto` means, downloaded if need be."""
 
     def _facts(self) -> dict[str, Any]:
-        return dict(name=self.name, num_classes=CLASSES, input_size=self.input_size, **self.scale)
+        return dict(
+            name=self.name, num_classes=self.num_classes, input_size=self.input_size, **dict(self.scale)
+        )
+
+    def _file(self) -> Path:
+        if self.weights == "auto":
+            return self._fetched()
+        path = Path(self.weights).expanduser()
+        if not path.is_file():
+            raise BadWeights(
+                f"weights file {path} is missing. Give the path of a state dict, `auto` or `random`."
+            )
+        return path
+
+    def _random(self) -> nn.Module:
+        # The same numbers in every process: a cell may be spread over several.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return self._net()
+
+
+class TimmModel(ImageNetModel):
+    """A network of timm's, with the weights that its hub has under the full tag."""
 
     def _net(self) -> nn.Module:
         import timm
 
-        return timm.create_model(self.tag)
+        return timm.create_model(self.tag, num_classes=self.num_classes)
 
-    def _pretrained(self) -> nn.Module:
-        import timm
-
-        try:
-            return timm.create_model(self.tag, pretrained=True)
-        except Exception as error:  # the hub raises its own zoo of network errors
-            raise WeightsUnavailable(
-                f"{self.name}: the weights {self.tag} cannot be downloaded ({type(error).__name__}). "
-                "Download them where there is a network and give `weights: <path>`."
-            ) from error
-
-    def _read(self, path: Path) -> dict[str, Any]:
-        """Tensors only: a file cannot run code here."""
-        import torch
-        from safetensors.torch import load_file
-
-        if path.suffix == ".safetensors":
-            return load_file(path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
-        return state.get("model", state)
-
-    def _wrap(self, net: nn.Module) -> Model:
-        raise NotImplementedError
-
-
-class TimmVit(ImageNetModel):
-    """A timm vision transformer."""
-
-    family = "vit"
-    scale = HALF
-
-    def _wrap(self, net: nn.Module) -> Model:
+    def _wrap(self, net: nn.Module, **facts: Any) -> Model:
+        from tta_bench.models.resnet import ResNetModel
         from tta_bench.models.vit import VitModel
 
-        return VitModel(net, **self._facts())
+        return VitModel(net, **facts) if self.family == "vit" else ResNetModel(net, **facts)
+
+    def _local(self) -> Path | None:
+        return state_dicts.in_hub_cache(f"timm/{self.tag}")
+
+    def _fetched(self) -> Path:
+        return state_dicts.fetch(f"timm/{self.tag}")
 
 
 @dataclass
-class VitB(TimmVit):
+class VitB(TimmModel):
     """ViT-B/16, the augreg2 weights that FOA's and ZOA's numbers were made with."""
 
+    family = "vit"
     name = "vit-b"
     tag = "vit_base_patch16_224.augreg2_in21k_ft_in1k"
+    scale = HALF
+    view = View(224, 248, "bicubic")
+
     weights: str = "auto"
 
 
 @dataclass
-class VitL(TimmVit):
+class VitL(TimmModel):
     """ViT-L/16."""
 
+    family = "vit"
     name = "vit-l"
     tag = "vit_large_patch16_224.augreg_in21k_ft_in1k"
+    scale = HALF
+    view = View(224, 248, "bicubic")
+
     weights: str = "auto"
 
 
 @dataclass
-class ResNet50(ImageNetModel):
+class ResNet50(TimmModel):
     """ResNet-50 with torchvision's first weights, as MQBench and ZOA use it."""
 
     family = "resnet"
     name = "resnet-50"
     tag = "resnet50.tv_in1k"
     scale = IMAGENET
+    view = View(224, 256, "bilinear")
+
     weights: str = "auto"
-
-    def _wrap(self, net: nn.Module) -> Model:
-        from tta_bench.models.resnet import ResNetModel
-
-        return ResNetModel(net, **self._facts())
 
 
 @dataclass
@@ -143,20 +175,25 @@ class VimS(ImageNetModel):
     name = "vim-s"
     tag = "vim_s_midclstok"
     scale = IMAGENET
-    weights: str = "random"
+    view = View(224, 256, "bicubic")
+
+    weights: str = "auto"
 
     def _net(self) -> nn.Module:
         from tta_bench.models.vision_mamba import VisionMamba
 
         return VisionMamba()
 
-    def _pretrained(self) -> nn.Module:
-        raise WeightsUnavailable(
-            "vim-s: no hub serves these weights by name. Download vim_s_midclstok_80p5acc.pth from the "
-            "authors' page and give `weights: <path>`."
-        )
-
-    def _wrap(self, net: nn.Module) -> Model:
+    def _wrap(self, net: nn.Module, **facts: Any) -> Model:
         from tta_bench.models.vim import VimModel
 
-        return VimModel(net, **self._facts())
+        return VimModel(net, **facts)
+
+    def _local(self) -> Path | None:
+        return None
+
+    def _fetched(self) -> Path:
+        raise BadWeights(
+            "no hub serves the weights of vim-s by name. Download vim_s_midclstok_80p5acc.pth from its "
+            "authors' page and give `weights: PATH`, or `weights: random` to try things out."
+        )

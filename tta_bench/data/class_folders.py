@@ -1,0 +1,119 @@
+"""Images in one folder for each class: listed in parallel, ordered the same on every machine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from tta_bench.data.complaints import BadData, some
+
+SUFFIXES = (".jpeg", ".jpg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".ppm")
+LISTING_THREADS = 16  # they wait for the disk, or for the network behind it
+
+
+class ImageFile(NamedTuple):
+    """An image by class and name, and what its directory says of it."""
+
+    folder: str
+    name: str
+    size: int
+    mtime_ns: int
+
+    @property
+    def key(self) -> str:
+        """The same wherever the images lie."""
+        return f"{self.folder}/{self.name}"
+
+
+@dataclass(frozen=True)
+class ClassFolders:
+    """All images under a root; `flat` if they lie in the root itself and a table says their classes."""
+
+    root: Path
+    folders: tuple[str, ...]
+    files: tuple[ImageFile, ...]
+    flat: bool = False
+
+    def path(self, file: ImageFile) -> Path:
+        """Where an image lies."""
+        return self.root / file.name if self.flat else self.root / file.folder / file.name
+
+    def counts(self) -> Counter[str]:
+        """Images of each class."""
+        return Counter(file.folder for file in self.files)
+
+
+def scan(root: Path) -> ClassFolders:
+    """The images in the folders of a root."""
+    folders = subfolders(root)
+    with ThreadPoolExecutor(LISTING_THREADS) as pool:
+        found = pool.map(lambda folder: images_in(root / folder, folder), folders)
+        return ClassFolders(root, folders, tuple(file for files in found for file in files))
+
+
+def subfolders(root: Path) -> tuple[str, ...]:
+    """Names of the folders in a folder, sorted; hidden ones are not data."""
+    try:
+        with os.scandir(root) as entries:
+            return tuple(sorted(e.name for e in entries if e.is_dir() and not e.name.startswith(".")))
+    except OSError as error:
+        raise BadData(f"{root}: cannot be listed: {error.strerror}. Check the path.") from error
+
+
+def images_in(path: Path, folder: str) -> list[ImageFile]:
+    """The image files in one folder, sorted by name."""
+    try:
+        with os.scandir(path) as entries:
+            found = [e for e in entries if e.name.lower().endswith(SUFFIXES) and not e.name.startswith(".")]
+            facts = [(entry.name, entry.stat()) for entry in found if entry.is_file()]
+    except OSError as error:
+        raise BadData(f"{path}: cannot be listed: {error.strerror}. Check its permissions.") from error
+    return sorted(ImageFile(folder, name, status.st_size, status.st_mtime_ns) for name, status in facts)
+
+
+def fair_order(files: Iterable[ImageFile]) -> list[ImageFile]:
+    """The images as a die would order them: by the hash of class and name, so that every prefix is fair."""
+    return sorted(files, key=lambda file: hashlib.sha256(file.key.encode()).digest())
+
+
+def digest(files: Iterable[ImageFile]) -> str:
+    """SHA-256 over classes, names and sizes."""
+    lines = sorted(f"{file.key} {file.size}\n" for file in files)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def class_problems(
+    tree: ClassFolders,
+    wanted: Sequence[str],
+    partial: bool,
+    each: int | None = None,
+    total: int | None = None,
+) -> list[str]:
+    """What is wrong with the classes of a tree and with how many images they have."""
+    remedy = "Unpack it again, or say `partial: true` if a part of it is meant."
+    counts = tree.counts()
+    known, present = set(wanted), set(tree.folders)
+    strange = [name for name in tree.folders if name not in known]
+    found = []
+    if strange:
+        found.append(f"{tree.root}: {some(strange)}: no class of this data. Move it elsewhere.")
+    if empty := [name for name in tree.folders if name in known and not counts[name]]:
+        found.append(f"{tree.root}: no images in class folder {some(empty)}. {remedy}")
+    if not present & known:
+        found.append(f"{tree.root}: no class folders, such as {wanted[0]}. Give the folder that holds them.")
+    elif not partial and (missing := [name for name in wanted if name not in present]):
+        share = f"{len(missing)} of {len(wanted)}"
+        found.append(f"{tree.root}: {share} class folders are missing: {some(missing)}. {remedy}")
+    if found or partial:
+        return found
+    if each and (short := [f"{name} has {counts[name]}" for name in wanted if counts[name] != each]):
+        found.append(f"{tree.root}: not {each} images in each class folder: {some(short)}. {remedy}")
+    if total and len(tree.files) != total:
+        found.append(f"{tree.root}: {len(tree.files)} images instead of {total}. {remedy}")
+    return found

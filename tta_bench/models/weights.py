@@ -1,0 +1,140 @@
+"""State dicts: tensors only, from a file or the hub, known by their SHA-256, loaded only if they fit."""
+
+from __future__ import annotations
+
+import hashlib
+from argparse import Namespace
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from pickle import UnpicklingError
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from tta_bench.errors import UserError
+
+NAMED = 4  # keys that a complaint spells out
+HUB_FILE = "model.safetensors"
+
+
+class BadWeights(UserError):
+    """Weights that cannot be had or do not fit: which, why, and what to do."""
+
+
+def read(path: Path, device: str = "cpu") -> dict[str, Tensor]:
+    """The tensors of a state dict; nothing in the file is run. On `meta`, their names and shapes alone."""
+    try:
+        if path.suffix == ".safetensors":
+            return _shapes(path) if device == "meta" else load_file(path, device)
+        # Official checkpoints keep their command line beside the tensors, as a Namespace of plain values.
+        with torch.serialization.safe_globals([Namespace]):
+            content = torch.load(path, map_location=device, weights_only=True)
+    except (OSError, RuntimeError, ValueError, EOFError, KeyError, UnpicklingError, SafetensorError) as error:
+        raise _unreadable(path, error) from error
+    for key in ("model", "state_dict"):
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            content = content[key]
+    if not isinstance(content, Mapping) or not all(isinstance(v, Tensor) for v in content.values()):
+        raise BadWeights(f"{path}: holds no state dict. Save `model.state_dict()`, or give another file.")
+    return dict(content)
+
+
+def misfit(state: Mapping[str, Tensor], net: nn.Module) -> str | None:
+    """What keeps a state dict from being this network's, naming keys; None if it fits."""
+    wanted = net.state_dict()
+    parts = {
+        "missing": [key for key in wanted if key not in state],
+        "unexpected": [key for key in state if key not in wanted],
+        "of another shape": [
+            f"{key} {list(state[key].shape)} instead of {list(tensor.shape)}"
+            for key, tensor in wanted.items()
+            if key in state and state[key].shape != tensor.shape
+        ],
+    }
+    return "; ".join(f"{what}: {_some(keys)}" for what, keys in parts.items() if keys) or None
+
+
+def load_(net: nn.Module, path: Path) -> None:
+    """Put the tensors of a file into a network, all of them and no others."""
+    state = read(path)
+    if wrong := misfit(state, net):
+        raise BadWeights(f"{path}: {wrong}. Give a state dict of this architecture.")
+    net.load_state_dict(state)
+
+
+def in_hub_cache(repository: str) -> Path | None:
+    """The file of a hub repository if this machine has it; asks no network."""
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(repository, HUB_FILE)
+    return Path(found) if isinstance(found, str) else None
+
+
+def fetch(repository: str) -> Path:
+    """The file of a hub repository, downloaded if need be."""
+    if here := in_hub_cache(repository):
+        return here
+    found = _download(repository)
+    if isinstance(found, Path):
+        return found
+    raise BadWeights(
+        f"the weights {repository} are not in the hub's cache and cannot be downloaded ({found}). Run this "
+        f"once where there is a network, or get their {HUB_FILE} and give `weights: PATH`."
+    )
+
+
+@lru_cache(maxsize=64)
+def _download(repository: str) -> Path | str:
+    """Where the file is now, or why it could not be had; without a network it takes long to find out."""
+    from huggingface_hub import hf_hub_download
+
+    try:
+        return Path(hf_hub_download(repository, HUB_FILE))
+    except Exception as error:  # the hub and its transport raise a zoo of errors
+        return type(error).__name__
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    status = path.stat()
+    return _file_sha256(str(path.resolve()), status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _file_sha256(path: str, size: int, mtime_ns: int) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def tensors_sha256(state: Mapping[str, Tensor]) -> str:
+    """SHA-256 over names, shapes and numbers."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(state.items()):
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _shapes(path: Path) -> dict[str, Tensor]:
+    with safe_open(path, framework="pt") as file:
+        shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+    return {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
+
+
+def _unreadable(path: Path, error: Exception) -> BadWeights:
+    reason = str(error).split("\n")[0].split(". ")[0].rstrip(".")
+    return BadWeights(
+        f"{path}: cannot be read as tensors ({type(error).__name__}: {reason}). Give a .safetensors file, or "
+        "a .pth with nothing but a state dict in it."
+    )
+
+
+def _some(keys: list[str]) -> str:
+    more = f" and {len(keys) - NAMED} more" if len(keys) > NAMED else ""
+    return ", ".join(keys[:NAMED]) + more
