@@ -1,0 +1,105 @@
+"""`tta-bench new`: a complete plugin package, of real code that runs as it is, to be changed from there.
+
+The templates are valid Python themselves, so that they are linted and typed like the rest. In them,
+`plugin-name`, `plugin_module`, `PluginClass`, `plugin-kind` and `plugin-group` stand for what is asked for.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+
+import yaml
+
+from tta_bench import registry
+from tta_bench.errors import UserError
+from tta_bench.store import writing
+
+GROUPS = {"method": "methods", "quantizer": "quantizers", "model": "models", "data": "data"}
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*")
+LONGEST_NAME = 40
+FILES = {  # template → file of the package
+    "pyproject.toml": "pyproject.toml",
+    "plugin-kind.py": "plugin_module.py",
+    "plugin-kind.md": "README.md",
+    "plugin-kind.yaml": "benchmark.yaml",
+    "contract.py": "tests/test_plugin_module.py",
+}
+
+
+def create(kind: str, name: str, parent: Path) -> Path:
+    """Write the package of a new plugin into a new folder of `parent`; return that folder."""
+    words = _words(kind, name)
+    folder = parent / f"tta-bench-{name}"
+    if folder.exists():
+        raise UserError(f"{folder}: is there already. Choose another name, or another place with --into.")
+    templates = files("tta_bench") / "scaffold" / "templates"
+    texts = {
+        _filled(target, words): _filled((templates / _filled(source, words)).read_text("utf-8"), words)
+        for source, target in FILES.items()
+    }
+    with writing(folder, "Choose another place with --into."):
+        _write(folder, texts)
+    return folder
+
+
+def next_steps(kind: str, name: str, folder: Path) -> str:
+    """What to do with the package."""
+    return (
+        f'{folder}: the {kind} "{name}", a complete package. Next:\n'
+        f"  cd {folder}\n"
+        "  pip install -e .\n"
+        f"  tta-bench check {name}\n"
+        "  tta-bench run benchmark.yaml\n"
+        "  tta-bench table"
+    )
+
+
+def _words(kind: str, name: str) -> dict[str, str]:
+    """What stands for what, once kind and name are found to be free and fit."""
+    if kind not in GROUPS:
+        raise UserError(f'new: unknown kind "{kind}". {registry.suggest(kind, list(GROUPS))}')
+    # A benchmark file must read the name as a text, which it does not do with `on` or `null`.
+    if len(name) > LONGEST_NAME or not NAME.fullmatch(name) or yaml.safe_load(name) != name:
+        raise UserError(
+            f'new {kind}: "{name}" cannot be a name. Use letters, digits and single dashes, a letter first, '
+            f"{LONGEST_NAME} characters at most, and no word of YAML's; e.g. my-{kind}."
+        )
+    for group in registry.GROUPS:
+        for taken in registry.names(group):
+            if taken.lower() == name.lower():
+                owner = registry.origin(group, taken)
+                raise UserError(
+                    f'new {kind}: "{taken}" is taken, in {group}, by {owner}. Choose another name.'
+                )
+    module = f"tta_bench_{name.replace('-', '_').lower()}"
+    if find_spec(module) is not None:
+        raise UserError(f"new {kind}: a module {module} is installed already. Choose another name.")
+    return {
+        "plugin-name": name,
+        "plugin_module": module,
+        # The kind at its end keeps a class from being called None, or like something it imports.
+        "PluginClass": "".join(word[0].upper() + word[1:] for word in (*name.split("-"), kind)),
+        "plugin-kind": kind,
+        "plugin-group": GROUPS[kind],
+    }
+
+
+def _filled(text: str, words: dict[str, str]) -> str:
+    return re.sub("|".join(words), lambda found: words[found[0]], text)
+
+
+def _write(folder: Path, texts: dict[str, str]) -> None:
+    """All of the files, or none."""
+    folder.mkdir(parents=True)
+    try:
+        for name, text in texts.items():
+            path = folder / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, "utf-8")
+    except OSError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise

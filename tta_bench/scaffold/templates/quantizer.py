@@ -1,0 +1,64 @@
+"""A post-training quantizer. Rounding to nearest is a starting point: put your own scheme in its place."""
+
+from dataclasses import dataclass
+from math import ceil
+
+import torch
+from torch import Tensor, nn
+
+from tta_bench.api import Bits, Calibration, Model, Progress, Quantizer
+
+FLOAT_BYTES = 4
+
+
+@dataclass
+class PluginClass(Quantizer):
+    """Weights rounded to the nearest step, one symmetric scale an output channel; activations stay float."""
+
+    bits: str = "W8A32"  # fields are hyper-parameters: keys of the YAML, and part of a result's identity
+
+    calibration_images = 0  # clean images that `calibrate` wants to see; rounding needs none
+    summary = "weights rounded to the nearest step, per output channel; activations stay float"
+
+    def unsupported(self, model: Model) -> str | None:
+        bits = Bits.parse(self.bits)
+        if 2 <= bits.weight <= 8 and bits.activation == 32:
+            return None
+        return f"takes W2A32 to W8A32, not {self.bits}"
+
+    def calibrate(self, model: Model, images: Tensor, progress: Progress) -> Calibration:
+        largest_code = 2 ** (Bits.parse(self.bits).weight - 1) - 1
+        found: Calibration = {}
+        sites = layers(model)
+        for done, (site, layer) in enumerate(sites.items(), 1):
+            weight = layer.weight.detach()
+            scale = weight.abs().flatten(1).amax(1).clamp_min(1e-12) / largest_code
+            found[f"{site}.codes"] = (weight / per_channel(scale, weight)).round().to(torch.int8).contiguous()
+            found[f"{site}.scale"] = scale
+            progress(done, len(sites))
+        return found
+
+    def apply(self, model: Model, calibration: Calibration) -> None:
+        for site, layer in layers(model).items():
+            codes, scale = calibration[f"{site}.codes"], calibration[f"{site}.scale"]
+            # A new tensor in the old one's memory layout: methods may still hold the float classifier.
+            weight = torch.empty_like(layer.weight).copy_(codes * per_channel(scale, codes))
+            layer.weight = nn.Parameter(weight, requires_grad=False)
+
+    def packed_bytes(self, model: Model) -> int:
+        weights = [layer.weight for layer in layers(model).values()]
+        tensors = [*model.net.parameters(), *model.net.buffers()]
+        floats = sum(t.numel() for t in tensors if t.is_floating_point())
+        floats += sum(len(w) - w.numel() for w in weights)  # a scale for each channel in place of its weights
+        codes = sum(ceil(w.numel() * Bits.parse(self.bits).weight / 8) for w in weights)
+        return codes + floats * FLOAT_BYTES
+
+
+def layers(model: Model) -> dict[str, nn.Linear | nn.Conv2d]:
+    """All linear and convolutional layers, by their names in the network."""
+    return {n: m for n, m in model.net.named_modules() if isinstance(m, (nn.Linear, nn.Conv2d))}
+
+
+def per_channel(scale: Tensor, weight: Tensor) -> Tensor:
+    """Scales as a column that broadcasts over a weight."""
+    return scale.view(-1, *[1] * (weight.dim() - 1))
