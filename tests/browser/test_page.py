@@ -1,0 +1,405 @@
+"""The report page as a reader uses it: filters, tables, budget, charts, keyboard, phone, light and dark."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import PHONE, WIDE, Open
+from tests.report_results import DEMO, HOSTILE, WEIGHTS
+from tests.test_run import tta_bench
+from tta_bench import frame as frames
+from tta_bench.layouts.types import printed
+from tta_bench.render import render
+from tta_bench.store import ResultStore
+from tta_bench.table import Table, build
+
+AS_IN_THE_FILE = "sort="  # no ranking
+LAYOUTS = [("cost", "1"), ("cost", "3"), ("per-corruption", "2"), ("per-corruption", "3"), ("long-term", "3")]
+# Group, label, then each cell as (column, text, spread); read from the page in one go.
+READ = """
+return [...document.querySelectorAll("#board tbody")].flatMap((body) =>
+  [...body.querySelectorAll("tr[data-row]")].map((row) => [
+    body.dataset.group,
+    row.querySelector("th .row-name, th em").textContent,
+    Object.fromEntries([...row.querySelectorAll("td[data-column]")].map((cell) => [
+      cell.dataset.column,
+      [cell.querySelector(".number")?.textContent ?? "", cell.querySelector("small")?.textContent ?? ""],
+    ])),
+  ]));
+"""
+SHOWN = "return [...document.querySelectorAll('#board tr[data-row]')].map((row) => Number(row.dataset.row))"
+
+
+@pytest.fixture(scope="module")
+def table(results: Path) -> Callable[..., Table]:
+    """Tables as `tta-bench table` builds them."""
+    tidy = frames.load(ResultStore(results, DEMO.name))
+    return lambda layout, number: build(tidy, layout, round=None if layout == "long-term" else int(number))
+
+
+def _read(browser: Any) -> list[Any]:
+    return browser.execute_script(READ)
+
+
+def _click(browser: Any, selector: str) -> None:
+    browser.find_element("css selector", selector).click()
+
+
+def _toggle(browser: Any, facet: str, value: str) -> None:
+    boxes = browser.find_elements("css selector", f'[data-facet="{facet}"] input')
+    next(box for box in boxes if box.get_attribute("data-value") == value).click()
+
+
+def _text(browser: Any, selector: str) -> str:
+    return browser.execute_script("return document.querySelector(arguments[0]).textContent", selector)
+
+
+def _set(browser: Any, selector: str, value: str) -> None:
+    """Move a control to a value, as a hand on it would."""
+    browser.execute_script(
+        "const control = document.querySelector(arguments[0]); control.value = arguments[1];"
+        "control.dispatchEvent(new Event('input', {bubbles: true}));"
+        "control.dispatchEvent(new Event('change', {bubbles: true}));",
+        selector,
+        value,
+    )
+
+
+def _drawn(browser: Any, selector: str) -> int:
+    """Scroll to a section and wait for its charts; how many there are."""
+    browser.execute_script("document.querySelector(arguments[0]).scrollIntoView()", selector)
+    charts = f"return [...document.querySelectorAll('{selector} .chart')]"
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if browser.execute_script(f"{charts}.every((chart) => chart.querySelector('svg.marks'))"):
+            return browser.execute_script(f"{charts}.length")
+        browser.execute_script("scrollBy(0, 300)")
+        time.sleep(0.1)
+    raise AssertionError(f"the charts of {selector} were not drawn")
+
+
+# Numbers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("layout", "number"), LAYOUTS)
+def test_numbers_are_those_of_the_csv(open_page: Open, results: Path, layout: str, number: str) -> None:
+    browser = open_page(f"layout={layout}&round={number}&{AS_IN_THE_FILE}")
+    arguments = ["--results", results, "--name", DEMO.name, "--layout", layout, "--format", "csv"]
+    outcome = tta_bench("table", *arguments, *([] if layout == "long-term" else ["--round", number]))
+    assert outcome.returncode == 0, outcome.stderr
+    records = list(csv.DictReader(io.StringIO(outcome.stdout)))
+    rows = _read(browser)
+    assert len(rows) == len(records) == 24
+    for (group, label, cells), record in zip(rows, records, strict=True):
+        assert group.startswith(record["model"])
+        assert label.startswith(record["method"])
+        for column, (text, spread) in cells.items():
+            kind = _kind(column)
+            assert text == _printed(record[column], kind)
+            half = record.get(f"{column}_ci95") or record.get(f"{column}_std") or ""
+            assert spread == (f" ± {_printed(half, kind)}" if half else "")
+
+
+def _kind(column: str) -> Any:
+    known = {"forwards": "count", "backwards": "count", "backprop": "flag"}
+    return known.get(column, "memory" if column.endswith("_mib") else "accuracy")
+
+
+def _printed(field: str, kind: Any) -> str:
+    if kind == "flag":
+        return {"true": "✓", "false": "✗", "": ""}[field]
+    return printed(float(field), kind) if field else ""
+
+
+def test_latex_is_copied_as_the_command_prints_it(open_page: Open, table: Callable[..., Table]) -> None:
+    browser = open_page(f"layout=per-corruption&round=2&{AS_IN_THE_FILE}")
+    assert _copied(browser) == render(table("per-corruption", "2"), "latex")
+
+
+def test_latex_of_some_rows_has_their_notes_only(open_page: Open, table: Callable[..., Table]) -> None:
+    browser = open_page(f"layout=cost&{AS_IN_THE_FILE}&no-label=TENT*&no-label=CoTTA&no-quantization=FP32")
+    lines = _copied(browser).splitlines()
+    whole = render(table("cost", "3"), "latex").splitlines()
+    failed = next(line for line in whole if line.startswith("& ") and r"0.25 \\" in line and "{4}" in line)
+    assert failed.replace("{4}", "{1}") in lines  # its footnote is the first of those that are left
+    footnotes = [line for line in lines if line.startswith(r"\textsuperscript")]
+    assert footnotes == [
+        whole[whole.index(footnote)].replace("{4}", "{1}")
+        for footnote in whole
+        if footnote.startswith(r"\textsuperscript{4}")
+    ]
+    assert sum(line.startswith(r"\multirow{4}") for line in lines) == 2
+    assert lines[0] == whole[0]
+    assert lines[-1] == whole[-1]
+
+
+def _copied(browser: Any) -> str:
+    """What is in the clipboard after the button."""
+    grant = {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
+    browser.execute_cdp_cmd("Browser.grantPermissions", grant)
+    _click(browser, "#copy-latex")
+    deadline = time.monotonic() + 10
+    while not _text(browser, "#exported").startswith("Copied") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return browser.execute_async_script("navigator.clipboard.readText().then(arguments[0])")
+
+
+def test_csv_is_saved_as_the_command_prints_it(
+    open_page: Open, table: Callable[..., Table], tmp_path: Path
+) -> None:
+    browser = open_page(f"layout=long-term&{AS_IN_THE_FILE}")
+    browser.execute_cdp_cmd(
+        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
+    )
+    _click(browser, "#download-csv")
+    deadline = time.monotonic() + 10
+    while not list(tmp_path.glob("*.csv")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    (saved,) = tmp_path.glob("*.csv")
+    assert saved.name.endswith("-long-term.csv")
+    assert saved.read_bytes().decode() == render(table("long-term", ""), "csv")
+
+
+# Filters and order ------------------------------------------------------------------------------
+
+
+def test_filters_take_rows_away_and_bring_them_back(open_page: Open) -> None:
+    browser = open_page()
+    assert len(browser.execute_script(SHOWN)) == 24
+    _toggle(browser, "model", "vit-micro")
+    assert len(browser.execute_script(SHOWN)) == 12
+    _toggle(browser, "quantization", "FP32")
+    _toggle(browser, "label", HOSTILE)
+    rows = _read(browser)
+    assert {group for group, _, _ in rows} == {f"{DEMO.models[1][0]} W8A8"}
+    assert [label for _, label, _ in rows].count(HOSTILE) == 0
+    assert len(rows) == 5
+    assert _text(browser, "#shown") == "5 of 24 rows"
+    assert len(browser.find_elements("css selector", "#heat tr[data-row]")) == 5
+    _click(browser, "#show-all")
+    assert len(browser.execute_script(SHOWN)) == 24
+
+
+def test_no_row_left_is_said(open_page: Open) -> None:
+    browser = open_page("no-quantization=FP32&no-quantization=q1 W8A8")
+    assert "No row is left" in _text(browser, "#board")
+    assert "no row" in _text(browser, "#answer")
+
+
+def test_round_and_layout_are_chosen_on_the_page(open_page: Open, table: Callable[..., Table]) -> None:
+    browser = open_page(AS_IN_THE_FILE)
+    _set(browser, "#choose-round", "1")
+    _click(browser, '#layouts [data-value="per-corruption"]')
+    expected = table("per-corruption", "1").groups[0].rows[0].entries[0].value
+    assert _read(browser)[0][2]["gaussian_noise"][0] == printed(float(expected or 0), "accuracy")
+
+
+def test_headings_rank_within_a_model(open_page: Open) -> None:
+    browser = open_page()
+
+    def first_group() -> list[float]:
+        rows = [cells for group, _, cells in _read(browser) if group == "vit-micro FP32"]
+        return [float(cells["accuracy"][0]) for cells in rows if cells["accuracy"][0]]
+
+    assert first_group() == sorted(first_group(), reverse=True)
+    _click(browser, '[data-key="accuracy"]')
+    assert first_group() == sorted(first_group())
+    _click(browser, '[data-key="accuracy"]')
+    assert browser.execute_script(SHOWN) == list(range(24))
+
+
+def test_a_link_shows_the_same(open_page: Open) -> None:
+    browser = open_page()
+    _toggle(browser, "label", "FOA")
+    _click(browser, '#layouts [data-value="long-term"]')
+    _set(browser, "#limit-memory", "50")
+    shown, kept = browser.execute_script(SHOWN), browser.execute_script("return location.hash.slice(1)")
+    browser = open_page(kept)
+    assert browser.execute_script(SHOWN) == shown
+    assert _text(browser, "#answer").startswith("Within 50 MiB")
+
+
+# The budget -------------------------------------------------------------------------------------
+
+
+def test_budget_answers_which_method(open_page: Open, table: Callable[..., Table]) -> None:
+    browser = open_page()
+    assert _answer(browser) == _best(table, None, None)
+    for memory, forwards in [("200", "2"), ("26", "28"), ("26", "1"), ("800", "3")]:
+        _set(browser, "#limit-memory", memory)
+        _set(browser, "#limit-forwards", forwards)
+        assert _answer(browser) == _best(table, float(memory), float(forwards)), (memory, forwards)
+    _set(browser, "#limit-memory", "1")
+    assert "no row fits" in _text(browser, "#answer")
+
+
+def test_sliders_move_the_budget(open_page: Open, table: Callable[..., Table]) -> None:
+    browser = open_page()
+    _set(browser, "#limit-forwards-slider", "1")  # the second of 1, 2, 3, 28
+    assert browser.find_element("id", "limit-forwards").get_attribute("value") == "2"
+    assert _answer(browser) == _best(table, None, 2)
+    _set(browser, "#limit-memory-slider", "0")  # the leanest row still fits
+    assert _answer(browser) == _best(table, 25, 2)
+    _set(browser, "#limit-memory-slider", "1000")
+    _set(browser, "#limit-forwards-slider", "4")
+    assert _answer(browser) == _best(table, None, None)
+
+
+def _answer(browser: Any) -> tuple[set[str], str]:
+    strong = [found.text for found in browser.find_elements("css selector", "#answer strong")]
+    return set(strong[:-1]), strong[-1].removesuffix(" %")
+
+
+def _best(table: Callable[..., Table], memory: float | None, forwards: float | None) -> tuple[set[str], str]:
+    """The rows of the cost table that the page must name, and their accuracy as printed."""
+    built = table("cost", "3")
+    keys = [column.key for column in built.columns]
+    found: dict[str, float] = {}
+    for group in built.groups:
+        for row in group.rows:
+            values = dict(zip(keys, (entry.value for entry in row.entries), strict=True))
+            numbers = [values[key] for key in ("accuracy", "memory_mib", "forwards")]
+            if any(number is None for number in numbers):
+                continue
+            accuracy, mib, passes = (float(number or 0) for number in numbers)
+            if (memory is None or mib <= memory) and (forwards is None or passes <= forwards):
+                found[f"{group.label} · {row.label}"] = accuracy
+    texts = {name: printed(accuracy, "accuracy") for name, accuracy in found.items()}
+    best = max(texts.values(), key=float)
+    return {name for name, text in texts.items() if text == best}, best
+
+
+# Charts, heat map, ghosts, provenance -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_everything_is_drawn_at_every_size_and_theme(
+    open_page: Open, size: tuple[int, int], dark: bool
+) -> None:
+    browser = open_page("memory=200&forwards=2", size=size, dark=dark)
+    assert _drawn(browser, "#budget") == 1
+    assert _drawn(browser, "#rounds") == 4
+    assert _drawn(browser, "#online") == 4
+    width = browser.execute_script("return document.documentElement.scrollWidth")
+    assert width <= size[0], "the page must not scroll sideways"
+    paper = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, paper[4:-1].split(","))) < 200) == dark
+    assert browser.execute_script("return document.getElementById('filters').open") == (size == WIDE)
+
+
+def test_bands_points_and_ghosts_are_in_the_charts(open_page: Open) -> None:
+    browser = open_page()
+    _drawn(browser, "#rounds")
+    first = "#rounds .chart:first-of-type"
+    assert (
+        len(browser.find_elements("css selector", f"{first} .mark-area path")) >= 5
+    )  # a band for each method
+    browser = open_page("stream=1")
+    _drawn(browser, "#rounds")
+    labels = browser.execute_script(
+        "return [...document.querySelectorAll('#rounds .mark-symbol path')].map((mark) => mark.ariaLabel)"
+    )
+    assert any("59.7" in label for label in labels), labels  # ZOA at round 1, as published
+    assert len(browser.find_elements("css selector", "#board tr.published")) == 2
+    _click(browser, "#show-published")
+    assert len(browser.find_elements("css selector", "#board tr.published")) == 0
+
+
+def test_heat_map_shows_accuracy_or_gain(open_page: Open, table: Callable[..., Table]) -> None:
+    browser = open_page()
+    rows = table("per-corruption", "3").groups[0].rows
+    values = {row.label: float(row.entries[1].value or 0) for row in rows if row.entries[1].value is not None}
+    cell = "#heat tbody:first-of-type tr[data-row='2'] td[data-column='fog']"
+    assert _text(browser, cell) == printed(values["ZOA [paper]"], "accuracy")
+    _click(browser, '#heat-modes [data-value="difference"]')
+    gain = values["ZOA [paper]"] - values["source"]
+    assert _text(browser, cell) == f"{gain:+.1f}".replace("-", "−")
+    lost = browser.find_element("css selector", "#heat tbody:first-of-type tr[data-row='4'] td")
+    assert lost.get_attribute("class") == "loss"
+
+
+def test_flags_say_what_is_wrong(open_page: Open) -> None:
+    browser = open_page()
+    tags = browser.execute_script(
+        "return [...document.querySelectorAll('#board .tag')].map((tag) => [tag.textContent, tag.title])"
+    )
+    assert {kind for kind, _ in tags} == {
+        "forgets",
+        "collapses",
+        "not finite",
+        "unsupported",
+        "failed",
+        "pending",
+    }
+    assert all(text for _, text in tags)
+    assert "needs gradients" in _text(browser, "#board-notes")
+
+
+def test_a_name_opens_its_provenance(open_page: Open) -> None:
+    browser = open_page()
+    name = browser.find_element("css selector", "#board tr[data-row='2'] .row-name")
+    name.send_keys("\n")
+    dialog = browser.find_element("id", "provenance")
+    assert dialog.is_displayed()
+    text = _text(browser, "#provenance")
+    for expected in (WEIGHTS, "paper", "torch 2.5", "demo12fog", f"host {HOSTILE}", "demo-0-0-2-s1"):
+        assert expected in text
+    assert len(browser.find_elements("css selector", "#provenance details[data-cell]")) == 3
+    dialog.send_keys("\ue00c")  # Escape
+    assert not dialog.is_displayed()
+
+
+# Hostile names, keyboard, theme -----------------------------------------------------------------
+
+
+def test_hostile_names_do_nothing(open_page: Open) -> None:
+    browser = open_page()
+    for section in ("#budget", "#rounds", "#online"):
+        _drawn(browser, section)
+    assert browser.execute_script("return window.hacked") is None
+    assert browser.find_elements("css selector", "img, b") == []
+    assert HOSTILE in browser.find_element("tag name", "h1").text
+    assert HOSTILE in _text(browser, "#board")
+
+
+def test_policy_stops_a_script_that_slips_in(chromium: Any, address: str) -> None:
+    """Belt and braces: even markup put into the page by force does not run."""
+    chromium.get("about:blank")
+    chromium.get(address)
+    chromium.execute_script("document.body.insertAdjacentHTML('beforeend', arguments[0])", HOSTILE)
+    time.sleep(0.3)
+    assert chromium.execute_script("return window.hacked") is None
+    chromium.get_log("browser")  # its complaints are what this test is about
+    chromium.get_log("performance")
+
+
+def test_keyboard_alone_is_enough(open_page: Open) -> None:
+    browser = open_page()
+    chip = "document.querySelector('[data-facet=\"label\"] input')"
+    browser.execute_script(f"{chip}.focus()")
+    browser.switch_to.active_element.send_keys(" ")
+    assert len(browser.execute_script(SHOWN)) == 20
+    assert browser.execute_script(f"return document.activeElement === {chip}")
+    browser.switch_to.active_element.send_keys(" ")
+    assert len(browser.execute_script(SHOWN)) == 24
+
+
+def test_theme_button_overrides_the_system(open_page: Open) -> None:
+    browser = open_page(dark=True)
+    paper = "return getComputedStyle(document.body).backgroundColor"
+    dark = browser.execute_script(paper)
+    _click(browser, "#theme")
+    assert _text(browser, "#theme") == "Theme: light"
+    assert browser.execute_script(paper) != dark
+    _click(browser, "#theme")
+    assert browser.execute_script(paper) == dark
+    _click(browser, "#theme")
+    assert _text(browser, "#theme") == "Theme: auto"

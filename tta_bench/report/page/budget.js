@@ -1,0 +1,130 @@
+// Accuracy × memory × forward passes: which row is best within a budget, and which are on the front.
+
+const MEMORIES = {
+  memory_mib: "Memory of a step",
+  packed_mib: "Packed size",
+  measured_mib: "Measured by CUDA",
+};
+/** Rows with all three numbers, ours and published. */
+function points() {
+  const of = table("cost");
+  const [accuracy, memory, forwards, backwards] = [
+    "accuracy",
+    state.budget.column,
+    "forwards",
+    "backwards",
+  ].map((key) => column(of, key));
+  return shownLines(of)
+    .map((line) => ({
+      row: line.row,
+      published: line.published,
+      group: line.of.group,
+      label: line.of.label,
+      accuracy: line.entries[accuracy],
+      memory: line.entries[memory],
+      forwards: line.entries[forwards],
+      backwards: line.entries[backwards].value ?? 0,
+    }))
+    .filter((point) =>
+      [point.accuracy, point.memory, point.forwards].every((entry) => entry?.value !== undefined),
+    );
+}
+
+function fits(point) {
+  const { memory, forwards, forwardOnly } = state.budget;
+  return (
+    (memory === null || point.memory.value <= memory) &&
+    (forwards === null || point.forwards.value <= forwards) &&
+    !(forwardOnly && point.backwards > 0)
+  );
+}
+
+/** Points that no other matches in everything and beats in something. */
+function front(found) {
+  const measures = (point) => [point.accuracy.value, -point.memory.value, -point.forwards.value];
+  const beats = (a, b) =>
+    measures(a).every((value, i) => value >= measures(b)[i]) &&
+    measures(a).some((value, i) => value > measures(b)[i]);
+  return new Set(found.filter((point) => !found.some((other) => beats(other, point))));
+}
+
+function drawBudget() {
+  const all = points();
+  const own = all.filter((point) => !point.published);
+  const fitting = own
+    .filter(fits)
+    .sort((a, b) => b.accuracy.value - a.accuracy.value || a.memory.value - b.memory.value);
+  const best = fitting.filter((point) => point.accuracy.text === fitting[0].accuracy.text);
+  fill(byId("answer"), answer(best, own.length));
+  fill(byId("fitting"), fitting.length ? fittingTable(fitting, best, front(own)) : null);
+  drawLegend(
+    byId("pareto-legend"),
+    all.map((point) => point.label),
+  );
+  byId("pareto").hidden = !all.length;
+  if (all.length) chart(byId("pareto"), paretoSpec(all, front(own), best));
+}
+
+const nameOf = (point) => `${point.group} · ${point.label}`;
+
+function answer(best, all) {
+  const { memory, forwards, forwardOnly } = state.budget;
+  const limits = [
+    memory === null ? null : `${memory} MiB`,
+    forwards === null ? null : `${forwards} forward pass${forwards === 1 ? "" : "es"}`,
+    forwardOnly ? "no backward pass" : null,
+  ].filter(Boolean);
+  const within = limits.length ? `Within ${limits.join(", ")}: ` : "Without a limit: ";
+  if (!all) return [within, "no row has accuracy and memory yet."];
+  if (!best.length) return [within, "no row fits."];
+  const names = best.map((point) => make("strong", { "data-row": point.row }, nameOf(point)));
+  const joined = names.flatMap((name, index) => [
+    index ? (index === names.length - 1 ? " and " : ", ") : "",
+    name,
+  ]);
+  return [
+    within,
+    ...joined,
+    ` ${best.length > 1 ? "tie at" : "with"} `,
+    make("strong", {}, `${best[0].accuracy.text} %`),
+    ".",
+  ];
+}
+
+function fittingTable(found, best, onFront) {
+  const head = ["Row", "Accuracy (%)", `${MEMORIES[state.budget.column]} (MiB)`, "Forward passes", "Front"];
+  return make(
+    "table",
+    { class: "board compact" },
+    make("caption", {}, `${plural(found.length, "row")} within the budget, the most accurate first.`),
+    make(
+      "thead",
+      {},
+      make(
+        "tr",
+        {},
+        head.map((text, index) => make("th", { scope: "col", class: index ? null : "name" }, text)),
+      ),
+    ),
+    make(
+      "tbody",
+      {},
+      found.map((point) =>
+        make(
+          "tr",
+          { "data-row": point.row, class: best.includes(point) ? "chosen" : null },
+          make("th", { scope: "row", class: "name" }, nameOf(point)),
+          make(
+            "td",
+            {},
+            point.accuracy.text,
+            point.accuracy.spread ? make("small", {}, ` ± ${point.accuracy.spread}`) : null,
+          ),
+          make("td", {}, point.memory.text),
+          make("td", {}, point.forwards.text),
+          make("td", {}, onFront.has(point) ? "✓" : ""),
+        ),
+      ),
+    ),
+  );
+}

@@ -1,0 +1,64 @@
+// LaTeX and CSV of what is shown, put together from the lines that `tta-bench table` prints.
+
+/** Footnotes that lines refer to, numbered anew without gaps: old mark → new mark. */
+function renumbered(of, lines) {
+  const used = new Set(of.marks);
+  for (const line of lines) {
+    for (const mark of line.marks) used.add(mark);
+    for (const entry of line.entries) for (const mark of entry.marks ?? []) used.add(mark);
+  }
+  return new Map([...used].sort((a, b) => a - b).map((mark, index) => [mark, index + 1]));
+}
+
+function latexOf(of, lines) {
+  const { latex } = of;
+  const marks = renumbered(of, lines);
+  // No name can hold this command: the backslash of a name is written otherwise.
+  const remark = (text) =>
+    text.replace(
+      /\\textsuperscript\{([\d,]+)\}/g,
+      (_, old) =>
+        `\\textsuperscript{${old
+          .split(",")
+          .map((mark) => marks.get(Number(mark)))
+          .join(",")}}`,
+    );
+  const body = [...byGroup(lines).values()].flatMap((group) => [
+    "\\midrule",
+    ...group.map(
+      (line, place) =>
+        (place ? "" : `\\multirow{${group.length}}{*}${latex.labels[line.index]} `) + latex.rows[line.index],
+    ),
+  ]);
+  const notes = [...latex.footnotes.filter((_, index) => marks.has(index + 1)), ...latex.notes];
+  const foot = notes.length ? [...latex.open, ...notes, ...latex.shut] : [];
+  return [...latex.head, ...body, ...latex.close, ...foot, latex.last].map(remark).join("\n") + "\n";
+}
+
+function csvOf(of, lines) {
+  const quoted = (field) => (/[",\r\n]/.test(field) ? `"${field.replaceAll('"', '""')}"` : field);
+  const [header, ...rows] = of.csv;
+  return [header, ...lines.map((line) => rows[line.index])]
+    .map((fields) => fields.map(quoted).join(",") + "\n")
+    .join("");
+}
+
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    // A browser may keep the clipboard from a file; a selected text field does it the old way.
+    const area = make("textarea", { readonly: true, class: "offstage" });
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+}
+
+function download(name, text) {
+  const address = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+  make("a", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
+}

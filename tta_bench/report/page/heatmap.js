@@ -1,0 +1,94 @@
+// Method × corruption: the table of the chosen round, coloured by accuracy or by what adaptation adds.
+
+const HEAT_MODES = [
+  ["accuracy", "Accuracy"],
+  ["difference", "Points over no adaptation"],
+];
+
+function drawHeatmap() {
+  const of = table("per-corruption");
+  const lines = shownLines(of);
+  const difference = state.heat === "difference";
+  const cells = new Map(
+    lines.map((line) => [line.index, line.entries.map((entry, index) => heatValue(of, line, entry, index))]),
+  );
+  const known = [...cells.values()].flat().filter((value) => value !== null);
+  const [low, high] = [Math.min(...known), Math.max(...known)];
+  const most = Math.max(1, ...known.map(Math.abs));
+  const depth = (value) => (difference ? value / most : (value - low) / (high - low || 1));
+  segments(byId("heat-modes"), HEAT_MODES, state.heat, (mode) => change(() => (state.heat = mode)));
+  byId("heat-lede").textContent = difference
+    ? `Points of accuracy above (or below) the same model without adaptation, round ${round()}.`
+    : `Accuracy (%), round ${round()}; the deeper the colour, the higher.`;
+  fill(byId("heat"), lines.length ? heatTable(of, lines, cells, depth) : null);
+}
+
+/** What colours a cell: the accuracy, or its difference to the row that adapts nothing, ours or theirs. */
+function heatValue(of, line, entry, index) {
+  if (entry.value === undefined) return null;
+  if (state.heat === "accuracy") return entry.value;
+  const source = of.rows.find((other) => other.row === line.of.source && other.published === line.published);
+  return source?.entries[index].value === undefined ? null : entry.value - source.entries[index].value;
+}
+
+function heatTable(of, lines, cells, depth) {
+  const names = make(
+    "tr",
+    {},
+    make("th", { scope: "col", class: "name" }, "Method"),
+    of.columns.map((found) =>
+      make("th", { scope: "col", title: found.key }, found.key === "average" ? "Average" : found.name),
+    ),
+  );
+  return make(
+    "table",
+    { class: "heat", "data-mode": state.heat },
+    make("thead", {}, names),
+    [...byGroup(lines)].map(([name, group]) =>
+      make(
+        "tbody",
+        { "data-group": name },
+        make(
+          "tr",
+          { class: "group" },
+          make("th", { scope: "rowgroup", colspan: of.columns.length + 1 }, make("span", {}, name)),
+        ),
+        group.map((line) =>
+          make(
+            "tr",
+            { "data-row": line.row, class: line.published ? "published" : null },
+            make("th", { scope: "row", class: "name" }, line.label),
+            line.entries.map((entry, index) =>
+              heatCell(of, entry, cells.get(line.index)[index], of.columns[index], depth),
+            ),
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+function heatCell(of, entry, value, found, depth) {
+  const properties = { "data-column": found.key };
+  if (value === null) {
+    const why = (entry.marks ?? []).map((mark) => of.footnotes[mark - 1]).join("; ");
+    return make(
+      "td",
+      { ...properties, class: "none", title: why || null },
+      entry.text && state.heat === "difference" ? "" : "–",
+    );
+  }
+  const share = depth(value);
+  const text = state.heat === "difference" ? signed(value) : entry.text;
+  const title = entry.spread ? `${entry.text} ± ${entry.spread}` : entry.text;
+  return make(
+    "td",
+    {
+      ...properties,
+      class: share < 0 ? "loss" : "gain",
+      title,
+      style: { "--depth": `${Math.round(Math.abs(share) * 100)}%` },
+    },
+    text,
+  );
+}
