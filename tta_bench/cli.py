@@ -34,6 +34,16 @@ Engine = Annotated[str | None, typer.Option("--engine", help="ray or local")]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="worker processes")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 Name = Annotated[str | None, typer.Option("--name", help="which benchmark of the results folder")]
+Names = Annotated[
+    list[str] | None, typer.Option("--name", help="which benchmark of the results folder; several: together")
+]
+Micro = Annotated[
+    bool, typer.Option("--micro", help="smoke run: embedded images and networks in place of the file's")
+]
+Planned = Annotated[
+    Path | None, typer.Option("--plan", help="benchmark file: what is known of it before any run")
+]
+Round = Annotated[int | None, typer.Option(help="which round, where one is shown; default: the last")]
 
 
 def _version(wanted: bool) -> None:
@@ -60,6 +70,7 @@ def run(
     only: Only = None,
     limit: Limit = None,
     override: Override = None,
+    micro: Micro = False,
     overwrite: Annotated[
         str, typer.Option(help="what to compute again: missing (nothing), failed, all")
     ] = "missing",
@@ -74,10 +85,10 @@ def run(
 
     if overwrite not in running.OVERWRITE:
         raise UserError(f"--overwrite {overwrite}: unknown. Use one of {', '.join(running.OVERWRITE)}.")
-    benchmark, cells = _grid(file, override, limit)
+    benchmark, cells = _grid(file, override, limit, micro, fetch=True)
     section = benchmark.run
     runner = running.make_runner(
-        engine or section.engine, workers or section.workers, section.threads, ray_address
+        engine or section.engine, workers or section.workers, running.policy(section), ray_address
     )
     progress = Progress(quiet)
     try:
@@ -101,21 +112,22 @@ def plan(
     override: Override = None,
     limit: Limit = None,
     only: Only = None,
+    micro: Micro = False,
     as_json: AsJson = False,
 ) -> None:
     """Print what a run of FILE would do: cells, shared passes, memory; no data is needed."""
     from tta_bench.planning import describe
 
-    benchmark, cells = _grid(file, override, limit)
+    benchmark, cells = _grid(file, override, limit, micro)
     _print(describe(benchmark.name, _narrow(cells, only)), as_json)
 
 
 @app.command()
-def validate(file: File, override: Override = None, as_json: AsJson = False) -> None:
+def validate(file: File, override: Override = None, micro: Micro = False, as_json: AsJson = False) -> None:
     """Check FILE, its plugins, models and data; print every problem at once."""
     from tta_bench.run import check_inputs
 
-    benchmark, cells = _grid(file, override, None)
+    benchmark, cells = _grid(file, override, None, micro, fetch=True)
     check_inputs(cells)
     counts = {
         "name": benchmark.name,
@@ -129,39 +141,163 @@ def validate(file: File, override: Override = None, as_json: AsJson = False) -> 
 @app.command()
 def table(
     results: Results = Path("results"),
-    name: Name = None,
+    name: Names = None,
     layout: Annotated[
-        str, typer.Option(help="per-corruption, long-term, cost, gap; `all` prints the first three")
+        str,
+        typer.Option(
+            help="per-corruption, long-term, cost, gap, ablation, sweep, bank, datasets, reset-vs-continual; "
+            "`all` prints the first three"
+        ),
     ] = "all",
     format: Annotated[
         str, typer.Option("--format", help="text, latex, markdown, csv, json or html")
     ] = "text",
-    round: Annotated[int | None, typer.Option(help="round of per-corruption; default: last")] = None,
+    round: Round = None,
+    parameter: Annotated[str | None, typer.Option(help="of a sweep, if several parameters vary")] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="add the published rows, e.g. zoa-mm25, in italics")
+    ] = None,
+    plan: Planned = None,
+    override: Override = None,
     allow_mixed: Annotated[
         bool, typer.Option(help="tabulate records of different protocols or versions together")
     ] = False,
 ) -> None:
-    """Print the tables of a results folder."""
-    from tta_bench import frame
+    """Print the tables of a results folder, or what --plan FILE makes known of them beforehand."""
     from tta_bench.render import render
     from tta_bench.table import build
 
-    loaded = frame.load(_store(results, name))
-    options = [(layout, round)]
+    loaded = _frame(results, name, plan, override)
+    options: list[tuple[str, int | None]] = [(layout, round)]
     if layout == "all":  # a run over rounds has no round of its own
         options = [("per-corruption", round), ("long-term", None), ("cost", round)]
-    built = [build(loaded, each, round=at, allow_mixed=allow_mixed) for each, at in options]
+    shared = {"allow_mixed": allow_mixed, "parameter": parameter, "reference": reference}
+    built = [build(loaded, each, round=at, **shared) for each, at in options]
     texts = [render(each, format).rstrip("\n") for each in built]
     as_list = format == "json" and layout == "all"
     print("[" + ",\n".join(texts) + "]" if as_list else "\n\n".join(texts))
 
 
 @app.command()
-def status(results: Results = Path("results"), name: Name = None, as_json: AsJson = False) -> None:
+def compare(
+    results: Results = Path("results"),
+    name: Names = None,
+    reference: Annotated[str, typer.Option(help="which published numbers")] = "zoa-mm25",
+    table: Annotated[str, typer.Option(help="of which of their tables, e.g. tab:cost")] = "*",
+    points: Annotated[float, typer.Option(min=0, help="tolerance of an accuracy, in points")] = 0.5,
+    percent: Annotated[float, typer.Option(min=0, help="tolerance of all else, in percent")] = 3.0,
+    plan: Planned = None,
+    override: Override = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print our numbers beside the published ones, with a verdict for each."""
+    from tta_bench import compare as comparing
+    from tta_bench.reference import load
+
+    tolerance, published = comparing.Tolerance(points, percent), load(reference)
+    found = comparing.compare(_frame(results, name, plan, override), published, tolerance, table)
+    _print(comparing.describe(found, published, tolerance), as_json)
+
+
+@app.command()
+def figure(
+    figure: Annotated[str, typer.Argument(help="motivation, online, rounds or pareto")],
+    output: Annotated[
+        Path | None, typer.Option("--output", help="file to write, .pdf, .png or .svg; default FIGURE.pdf")
+    ] = None,
+    results: Results = Path("results"),
+    name: Names = None,
+    round: Annotated[
+        int | None, typer.Option(help="which round; default: the last, of an online curve the first")
+    ] = None,
+) -> None:
+    """Draw a figure of a results folder."""
+    from tta_bench.figures import draw
+
+    path = output or Path(f"{figure}.pdf")
+    draw(_frame(results, name), figure, path, round)
+    print(path)
+
+
+@app.command()
+def report(
+    results: Results = Path("results"),
+    name: Names = None,
+    out: Annotated[Path, typer.Option(help="file to write")] = Path("report.html"),
+    reference: Annotated[str, typer.Option(help="which published numbers to show")] = "zoa-mm25",
+    allow_mixed: Annotated[
+        bool, typer.Option(help="show records of different protocols or versions together")
+    ] = False,
+) -> None:
+    """Write one HTML page about a results folder: leaderboard, charts, provenance; it opens offline."""
+    from tta_bench.report import gather, write
+
+    stores = [_store(results, each) for each in name] if name else [_store(results, None)]
+    size = write(gather(stores, reference, allow_mixed), out)
+    print(f"{out}: {size / 2**20:.1f} MiB")
+
+
+@app.command()
+def status(
+    results: Results = Path("results"),
+    name: Name = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="a live view, until all cells are over or Ctrl-C")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show how far the cells of a results folder are, and why any failed."""
+    if watch:
+        from rich.console import Console
+
+        from tta_bench import watch as watching
+
+        watching.watch(_store(results, name), Console())
+        return
     from tta_bench.status import describe
 
     _print(describe(_store(results, name)), as_json)
+
+
+@app.command()
+def merge(
+    sources: Annotated[list[Path], typer.Argument(help="folders of results, e.g. of several machines")],
+    into: Annotated[Path, typer.Option("--into", help="folder of results to join them in, new or not")],
+    name: Annotated[str | None, typer.Option("--name", help="only this benchmark; default: all")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Join results folders; a cell that has different numbers in two of them is refused by name."""
+    from tta_bench import merge as merging
+
+    _print(merging.merge(sources, into, name), as_json)
+
+
+@app.command()
+def new(
+    kind: Annotated[str, typer.Argument(help="method, quantizer, model or data")],
+    name: Annotated[str, typer.Argument(help="what benchmark files will call it: letters, digits, dashes")],
+    into: Annotated[Path, typer.Option("--into", help="where to put the package's folder")] = Path(),
+) -> None:
+    """Write the package of a new plugin: working code to start from, its test, a benchmark file."""
+    from tta_bench import scaffold
+
+    folder = scaffold.create(kind, name, into)
+    print(scaffold.next_steps(kind, name, folder))
+
+
+@app.command()
+def doctor(
+    results: Results = Path("results"),
+    ray: Annotated[bool, typer.Option("--ray", help="start Ray, too, and let a worker answer")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check versions, devices, data, disk and tools of this machine, and say what to do about each."""
+    from tta_bench import doctor as examining
+
+    found = examining.describe(examining.examine(results, ray))
+    _print(found, as_json)
+    if not found.data["usable"]:
+        raise typer.Exit(1)
 
 
 @app.command("list")
@@ -235,14 +371,26 @@ def check(
         raise typer.Exit(1)
 
 
-def _grid(file: Path, override: list[str] | None, limit: int | None) -> tuple[Any, Any]:
-    """The benchmark of a file, as the flags change it, and its cells."""
+def _grid(
+    file: Path,
+    override: list[str] | None,
+    limit: int | None = None,
+    micro: bool = False,
+    fetch: bool = False,
+) -> tuple[Any, Any]:
+    """The benchmark of a file, as the flags change it, and its cells; `fetch` downloads weights."""
     from tta_bench import config, grid
+    from tta_bench.micro import shrunk
 
     overrides = list(override or [])
     if limit is not None:
         overrides.append(f"stream.limit={limit}")
     benchmark = config.load(file, overrides)
+    if micro:
+        benchmark = shrunk(benchmark)
+    if fetch:  # before keys are made of their hashes
+        for choice in benchmark.models:
+            config.make(choice, "models").fetch()
     return benchmark, grid.expand(benchmark, str(file))
 
 
@@ -253,6 +401,20 @@ def _narrow(cells: Any, only: list[str] | None) -> Any:
     for text in only or []:
         cells = grid.only(cells, text)
     return cells
+
+
+def _frame(
+    results: Path, names: list[str] | None, plan: Path | None = None, override: list[str] | None = None
+) -> Any:
+    """The records of benchmarks, or what a file makes known before there are any."""
+    from tta_bench import frame
+
+    if plan is None:
+        stores = [_store(results, name) for name in names] if names else [_store(results, None)]
+        return frame.load(*stores)
+    from tta_bench.forecast import forecast
+
+    return forecast(_grid(plan, override)[1])
 
 
 def _store(results: Path, name: str | None) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,25 +11,62 @@ import pandas as pd
 from tta_bench.store import Record, ResultStore
 
 MIB = 2**20
+# What only a domain that has run can tell; columns all the same where none has.
+OF_A_DOMAIN = (
+    "round",
+    "corruption",
+    "severity",
+    "domain_order",
+    "n",
+    "correct",
+    "accuracy",
+    "top5",
+    "ece",
+    "forwards",
+    "backwards",
+    "skipped_updates",
+    "nonfinite_images",
+    "seconds",
+    "repeats",
+    "fingerprint",
+    "correct_per_batch",
+)
 
 
-def load(store: ResultStore) -> pd.DataFrame:
-    """All records of a benchmark, with the names and the order of its last run."""
+def load(*stores: ResultStore) -> pd.DataFrame:
+    """All records of benchmarks, with the names and the order of their last runs; a cell once only."""
     rows: list[dict[str, Any]] = []
-    for cell in store.manifest()["cells"]:
-        rows += list(_rows(cell, store.read(cell["key"])))
-    return pd.DataFrame(rows)
+    seen = set()
+    for store in stores:
+        for cell in store.manifest()["cells"]:
+            if cell["key"] not in seen:
+                rows += list(_rows(cell, store.read(cell["key"])))
+            seen.add(cell["key"])
+    return _tidy(rows)
 
 
-def _rows(cell: dict[str, Any], records: Sequence[Record]) -> Iterator[dict[str, Any]]:
+def planned(cells: Sequence[tuple[Record, Record]]) -> pd.DataFrame:
+    """Cells as a results folder tells them, before any has run; with each, what is known of it already."""
+    told = ("status", "reason")
+    return _tidy([_common(cell, facts) | {name: facts[name] for name in told} for cell, facts in cells])
+
+
+def _tidy(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    frame = pd.DataFrame(rows)
+    absent = [name for name in OF_A_DOMAIN if name not in frame]
+    return frame if frame.empty else frame.assign(**dict.fromkeys(absent))
+
+
+def _rows(cell: Record, records: Sequence[Record]) -> Iterator[dict[str, Any]]:
     """The rows of one cell; at least one, so that nothing drops out of a table unseen."""
     facts: Record = {}
-    domains = []
+    newest: dict[tuple[Any, ...], Record] = {}  # of a domain that was written twice, the last counts
     for record in records:
         if record["kind"] == "cell":
             facts = record
         else:
-            domains.append(record)
+            newest[tuple(record.get(name) for name in ("round", "corruption", "severity"))] = record
+    domains = list(newest.values())
     common = _common(cell, facts)
     order = {tuple(domain): i for i, domain in enumerate(cell["domains"])}
     for record in domains:
@@ -39,21 +77,26 @@ def _rows(cell: dict[str, Any], records: Sequence[Record]) -> Iterator[dict[str,
         yield common | {"status": "pending", "reason": reason}
 
 
-def _common(cell: dict[str, Any], facts: Record) -> dict[str, Any]:
+def _common(cell: Record, facts: Record) -> dict[str, Any]:
     labels = cell["labels"]
     model_order, quantizer_order, method_order = labels["order"]
     return {
         "key": cell["key"],
+        "data": cell["data"]["use"],
         "model": labels["model"],
         "quantizer": labels["quantizer"],
         "method": labels["method"],
         "model_order": model_order,
         "quantizer_order": quantizer_order,
         "method_order": method_order,
+        "model_plugin": cell["model"]["use"],
+        "method_plugin": cell["method"]["use"],
+        "params": json.dumps(cell["method"]["params"], sort_keys=True),
         "bits": cell["bits"],
         "seed": cell["seed"],
         "reset": cell["reset"],
         "rounds": cell["rounds"],
+        "batch_size": cell["batch_size"],
         "version": cell["method"]["version"],
         "variant": cell["variant"],
         "backprop": cell["backprop"],
@@ -87,6 +130,7 @@ def _measured(record: Record, order: dict[tuple[Any, ...], int]) -> dict[str, An
         "seconds": record["seconds"],
         "repeats": record.get("repeats"),
         "fingerprint": record["fingerprint"],
+        "correct_per_batch": record["correct_per_batch"],
     }
 
 

@@ -36,14 +36,18 @@ def make_method(cell: Cell) -> Method:
     return cell.method.make("methods")
 
 
+def forgets(cell: Cell, method: Method) -> bool:
+    """Whether a domain's numbers do not depend on what came before it."""
+    return method.memory in ("none", "batch") or cell.reset == "domain"
+
+
 def repeats(cell: Cell, method: Method) -> bool:
     """Whether every round must give what the first one gave, so that one is enough.
 
     True for what has no memory, and for what forgets at every domain, as long as the same batches
     come again.
     """
-    forgets = method.memory in ("none", "batch") or cell.reset == "domain"
-    return forgets and cell.order != "reshuffled"
+    return forgets(cell, method) and cell.order != "reshuffled"
 
 
 def tasks(cells: Sequence[Cell]) -> list[Task]:

@@ -8,6 +8,7 @@ from typing import Any
 from tta_bench import memory, registry
 from tta_bench.api import Target
 from tta_bench.describe import Description, columns
+from tta_bench.disk import needed
 from tta_bench.errors import Unsupported
 from tta_bench.grid import Cell
 from tta_bench.parameters import configured, settings_of
@@ -17,8 +18,8 @@ MIB = 2**20
 
 
 def describe(name: str, cells: Sequence[Cell]) -> Description:
-    """Cells, tasks, passes and memory of a grid."""
-    cost = passes(cells)
+    """Cells, tasks, passes, disk and memory of a grid."""
+    cost, disk = passes(cells), needed(cells)
     rows = [_row(cell) for cell in {_same_memory(c): c for c in cells}.values()]
     ratio = cost.executed / cost.naive if cost.naive else 1.0
     data = {
@@ -28,12 +29,15 @@ def describe(name: str, cells: Sequence[Cell]) -> Description:
         "records": sum(cell.records_expected for cell in cells),
         "passes": cost.executed,
         "naive_passes": cost.naive,
+        "disk_bytes": disk._asdict(),
         "memory": rows,
     }
     text = (
         f"{name}: {data['cells']} cells in {data['tasks']} tasks, {data['records']} records.\n"
         f"Batch passes (a backward counts as two): {cost.executed}; one run for every cell and round "
-        f"would need {cost.naive} ({ratio:.2f} of it).\n\n{columns(rows)}"
+        f"would need {cost.naive} ({ratio:.2f} of it).\n"
+        f"Disk, about: images {disk.images / 1e9:.1f} GB, weights {disk.weights / 1e9:.2f} GB, "
+        f"results {disk.results / 1e6:.1f} MB.\n\n{columns(rows)}"
     )
     return Description(text, data)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -12,9 +12,10 @@ from tta_bench.layouts import LAYOUTS
 from tta_bench.layouts.checks import refuse_mixed
 from tta_bench.layouts.entries import Footnotes, entry, with_best
 from tta_bench.layouts.lines import Line, lines, skipped
-from tta_bench.layouts.plan import Options, Plan
+from tta_bench.layouts.plan import Options, Plan, Spec
 from tta_bench.layouts.records import GroupId, Record, Slot, read, slots
 from tta_bench.layouts.types import Column, Entry, Kind, Row, RowGroup, Table, TableError
+from tta_bench.reference import Published, Reference, cell_of, load
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -42,6 +43,7 @@ def build(frame: DataFrame, layout: str, **options: Any) -> Table:
     asked = Options(**options)
     records = read(frame)
     plan = LAYOUTS[layout](layout, records, asked)
+    records = records if plan.records is None else list(plan.records)
     scope = [slot for slot in slots(records) if any(spec.needs(slot) for spec in plan.specs)]
     shown = frozenset(scope)
     within = [r for r in records if r.slot is None or r.slot in shown]
@@ -68,12 +70,14 @@ def _assemble(
 ) -> Table:
     """The table of the records in scope."""
     footnotes = Footnotes()
+    reference = None if asked.reference is None else load(asked.reference)
     mixed = refuse_mixed(layout, records, asked.allow_mixed)
     marks = footnotes.mark(f"mixed on request: {'; '.join(mixed)}" if mixed else "")
     found = lines(layout, records)
     quantizers = sorted({line.group.quantizer for line in found if line.group.bits != "FP32"})
+    maker = RowMaker(layout, plan, scope, footnotes, reference)
     groups = tuple(
-        _group(group, list(members), plan, scope, footnotes, name_quantizer=len(quantizers) > 1)
+        _group(group, list(members), maker, name_quantizer=len(quantizers) > 1)
         for group, members in groupby(found, key=lambda line: line.group)
     )
     return Table(
@@ -83,47 +87,75 @@ def _assemble(
         columns=tuple(spec.column for spec in plan.specs),
         groups=groups,
         footnotes=tuple(footnotes.texts),
-        notes=(*_notes(found, quantizers), *plan.notes),
+        notes=(*_notes(found, quantizers, plan), *plan.notes, *_cited(reference, groups)),
         marks=marks,
     )
 
 
-def _group(
-    group: GroupId,
-    members: Sequence[Line],
-    plan: Plan,
-    scope: Sequence[Slot],
-    footnotes: Footnotes,
-    name_quantizer: bool,
-) -> RowGroup:
+def _group(group: GroupId, members: Sequence[Line], maker: RowMaker, name_quantizer: bool) -> RowGroup:
     """The rows of one quantised model; its quantizer is named where the table has several."""
     suffix = f" ({group.quantizer})" if name_quantizer and group.bits != "FP32" else ""
-    rows = [_row(line, plan, scope, footnotes) for line in members]
-    return RowGroup(f"{group.model} {group.bits}{suffix}", *group, with_best(rows, plan.specs))
+    rows = with_best([maker.row(line) for line in members], maker.plan.specs)
+    pairs = zip(rows, map(maker.published, members), strict=True)
+    shown = tuple(row for pair in pairs for row in pair if row is not None)
+    return RowGroup(f"{group.model} {group.bits}{suffix}", *group, shown)
 
 
-def _row(line: Line, plan: Plan, scope: Sequence[Slot], footnotes: Footnotes) -> Row:
-    """One row, its label carrying all that sets it apart from others of the same method."""
-    method, variant, reset, version = line.row
-    label = method + (f" [{variant}]" if variant else "") + (f" (v{version})" if version else "")
-    marks = (
-        *footnotes.mark("model reset after each domain" if reset == "domain" else ""),
-        *footnotes.mark(skipped(line.records)),
-    )
-    return Row(
-        label=label,
-        method=method,
-        variant=variant,
-        reset=reset,
-        version=line.versions,
-        entries=tuple(entry(line, spec, scope, footnotes) for spec in plan.specs),
-        marks=marks,
-    )
+@dataclass(frozen=True)
+class RowMaker:
+    """Lines to rows, all by one plan."""
+
+    layout: str
+    plan: Plan
+    scope: Sequence[Slot]
+    footnotes: Footnotes
+    reference: Reference | None
+
+    def row(self, line: Line) -> Row:
+        """One row, its label carrying all that sets it apart from others of the same method."""
+        method, variant, reset, version = line.row
+        label = method + (f" [{variant}]" if variant else "") + (f" (v{version})" if version else "")
+        mark = self.footnotes.mark
+        marks = (
+            *mark("model reset after each domain" if reset == "domain" else ""),
+            *mark(skipped(line.records)),
+        )
+        entries = tuple(
+            entry(line, spec, self.scope, self.footnotes, self.plan.interval) for spec in self.plan.specs
+        )
+        return Row(label, method, variant, reset, line.versions, entries, marks)
+
+    def published(self, line: Line) -> Row | None:
+        """What the reference says of a line, if anything."""
+        if self.reference is None:
+            return None
+        found = [self._cited(line, spec, self.reference) for spec in self.plan.specs]
+        if not any(found):
+            return None
+        entries = tuple(Entry(p.value, marks=self.footnotes.mark(p.note)) if p else Entry() for p in found)
+        method, variant, reset, _ = line.row
+        return Row(f"{method}, published", method, variant, reset, "", entries, published=True)
+
+    def _cited(self, line: Line, spec: Spec, reference: Reference) -> Published | None:
+        records = line.narrowed(spec.facets).records if spec.facets else line.records
+        if spec.cites is None or not records:
+            return None
+        return reference.find(cell_of(records[0]), spec.cites, self.layout)
 
 
-def _notes(found: Sequence[Line], quantizers: Sequence[str]) -> list[str]:
+def _notes(found: Sequence[Line], quantizers: Sequence[str], plan: Plan) -> list[str]:
     """What holds for the whole table."""
     notes = [f"Quantizer: {quantizers[0]}."] if len(quantizers) == 1 and quantizers[0] else []
     if (seeds := len(found[0].cells)) > 1:
-        notes.append(f"Mean ± standard deviation over {seeds} seeds.")
+        spread = "95 % interval (Student's t)" if plan.interval else "standard deviation"
+        notes.append(f"Mean ± {spread} over {seeds} seeds.")
     return notes
+
+
+def _cited(reference: Reference | None, groups: Sequence[RowGroup]) -> tuple[str, ...]:
+    """Where published rows are from."""
+    if reference is None:
+        return ()
+    if not any(row.published for group in groups for row in group.rows):
+        return (f"No row is one that {reference.title} has.",)
+    return (f"Published: {reference.title}.",)

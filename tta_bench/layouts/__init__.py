@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from tta_bench.layouts import cost, gap, long_term, per_corruption
+from tta_bench.layouts import (
+    ablation,
+    bank,
+    cost,
+    datasets,
+    gap,
+    long_term,
+    per_corruption,
+    reset_vs_continual,
+    sweep,
+)
 from tta_bench.layouts.plan import Layout
 
 LAYOUTS: Mapping[str, Layout] = MappingProxyType(
@@ -14,5 +24,10 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
         "long-term": long_term.lay_out,
         "cost": cost.lay_out,
         "gap": gap.lay_out,
+        "ablation": ablation.lay_out,
+        "sweep": sweep.lay_out,
+        "bank": bank.lay_out,
+        "datasets": datasets.lay_out,
+        "reset-vs-continual": reset_vs_continual.lay_out,
     }
 )

@@ -12,7 +12,7 @@ from tta_bench.layouts.types import TableError
 
 def refuse_mixed(layout: str, records: Sequence[Record], allow_mixed: bool) -> list[str]:
     """What is mixed, if that is allowed; otherwise an error that names it all at once."""
-    mixed = [*_severities(records), *_fingerprints(records), *_versions(records)]
+    mixed = [*_data(records), *_severities(records), *_fingerprints(records), *_versions(records)]
     if mixed and not allow_mixed:
         raise TableError(
             f"table {layout}",
@@ -34,10 +34,10 @@ def mixed_versions(records: Iterable[Record]) -> dict[str, list[str]]:
 def refuse_doubles(layout: str, rows: Iterable[tuple[Iterable[str], Sequence[Record]]]) -> None:
     """An error if one row and seed holds two cells: their mean would pass for one over seeds."""
     for row, records in rows:
-        keys: dict[int, set[str]] = defaultdict(set)
+        keys: dict[tuple[int, str], set[str]] = defaultdict(set)
         for record in records:
-            keys[record.seed].add(record.key)
-        for seed, found in sorted(keys.items()):
+            keys[record.seed, record.facet].add(record.key)
+        for (seed, _), found in sorted(keys.items()):
             if len(found) > 1:
                 _double(layout, row, f"{len(found)} cells of seed {seed}: {_listed(found)}")
         for (key, slot), times in Counter((r.key, r.slot) for r in records if r.ok).items():
@@ -55,6 +55,14 @@ def _double(layout: str, row: Iterable[str], problem: str) -> NoReturn:
     )
 
 
+def _data(records: Iterable[Record]) -> list[str]:
+    """Several sets of images, where a layout does not keep them apart."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for record in records:
+        found[record.facet].add(record.data)
+    return [f"data {_listed(names)}" for names in found.values() if len(names) > 1][:1]
+
+
 def _severities(records: Iterable[Record]) -> list[str]:
     """Several severities; 0 is an undamaged image and goes with any."""
     found = sorted({r.slot.severity for r in records if r.slot is not None and r.slot.severity > 0})
@@ -66,7 +74,9 @@ def _fingerprints(records: Iterable[Record]) -> list[str]:
     cells: dict[tuple[int, Slot], dict[str, str]] = defaultdict(dict)
     for record in records:
         if record.ok and record.fingerprint and record.slot is not None:
-            cells[record.seed, record.slot].setdefault(record.fingerprint, record.key)
+            # Whatever the facets are, the same data must come in the same order.
+            place = record.slot._replace(facet=record.data)
+            cells[record.seed, place].setdefault(record.fingerprint, record.key)
     different = {place: found for place, found in cells.items() if len(found) > 1}
     if not different:
         return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tta_bench.layouts.plan import (
+    Cite,
     Options,
     Plan,
     Spec,
@@ -29,17 +30,17 @@ MEASURED = "Measured: the peak that CUDA reported."
 def lay_out(layout: str, records: Sequence[Record], options: Options) -> Plan:
     """The plan of the paper's cost table, with packed and, where there is one, measured memory."""
     found = slots(records)
-    round_ = chosen_round(layout, found, options.round)
+    round_ = chosen_round(layout, records, options.round)
     here = [slot for slot in found if slot.round == round_]
     measured = any(record.measured_mib is not None for record in records)
     return Plan(
         caption=f"Cost, and mean accuracy (%) at round {round_}{severity_text(records)}.",
-        specs=(*_passes(here), *_memory(measured)),
+        specs=(*_passes(here, round_), *_memory(measured)),
         notes=(*_notes(records, measured), *clean_note(here)),
     )
 
 
-def _passes(here: Sequence[Slot]) -> tuple[Spec, ...]:
+def _passes(here: Sequence[Slot], round_: int) -> tuple[Spec, ...]:
     """Passes and accuracy, over the same records."""
     counts, places = averaged(here), frozenset(here)
 
@@ -48,9 +49,14 @@ def _passes(here: Sequence[Slot]) -> tuple[Spec, ...]:
 
     return (
         Spec(Column("backprop", "BP", "flag"), fact("backprop"), fact=True),
-        Spec(Column("forwards", "#FP", "count"), per_image("forwards"), needs),
-        Spec(Column("backwards", "#BP", "count"), per_image("backwards"), needs),
-        Spec(Column("accuracy", "Acc.", "accuracy"), accuracy, needs),
+        Spec(Column("forwards", "#FP", "count"), per_image("forwards"), needs, cites=Cite("forwards")),
+        Spec(Column("backwards", "#BP", "count"), per_image("backwards"), needs, cites=Cite("backwards")),
+        Spec(
+            Column("accuracy", "Acc.", "accuracy"),
+            accuracy,
+            needs,
+            cites=Cite("accuracy", "average", round_),
+        ),
     )
 
 
@@ -59,7 +65,10 @@ def _memory(measured: bool) -> tuple[Spec, ...]:
     names = {"memory_mib": "Memory (MiB)", "packed_mib": "Packed (MiB)"}
     if measured:
         names["measured_mib"] = "Measured (MiB)"
-    return tuple(Spec(Column(key, name, "memory"), fact(key), fact=True) for key, name in names.items())
+    return tuple(
+        Spec(Column(key, name, "memory"), fact(key), fact=True, cites=Cite(key))
+        for key, name in names.items()
+    )
 
 
 def _notes(records: Sequence[Record], measured: bool) -> tuple[str, ...]:

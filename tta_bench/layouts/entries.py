@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
 
-from tta_bench.layouts.lines import UNTOLD, Line, shortfall
+from tta_bench.layouts.lines import ABSENT, UNTOLD, Line, shortfall
 from tta_bench.layouts.plan import Spec
 from tta_bench.layouts.records import Slot
 from tta_bench.layouts.types import Entry, Row, printed
@@ -27,16 +27,33 @@ class Footnotes:
         return (self.texts.index(text) + 1,)
 
 
-def entry(line: Line, spec: Spec, scope: Sequence[Slot], footnotes: Footnotes) -> Entry:
+def entry(
+    line: Line, spec: Spec, scope: Sequence[Slot], footnotes: Footnotes, interval: bool = False
+) -> Entry:
     """The entry of a line in a column."""
+    if spec.facets:
+        if not {r.facet for r in line.records}.issuperset(spec.facets):
+            return Entry(marks=footnotes.mark(ABSENT))
+        line = line.narrowed(spec.facets)
+        scope = [slot for slot in scope if slot.facet in spec.facets]
     values = _facts(line, spec) if spec.fact else _results(line, spec, scope)
     if not values:
         known = spec.fact and any(line.done.values())
         return Entry(marks=footnotes.mark(UNTOLD if known else shortfall(line, scope)))
     if spec.column.kind == "flag":
         return Entry(value=any(values), seeds=len(values))
-    spread = spec.column.kind == "accuracy" and len(values) > 1
-    return Entry(fmean(values), stdev(values) if spread else None, len(values))
+    if spec.column.kind != "accuracy" or len(values) < 2:
+        return Entry(fmean(values), seeds=len(values))
+    std = stdev(values)
+    half = half_interval(std, len(values)) if interval else None
+    return Entry(fmean(values), std, half, len(values))
+
+
+def half_interval(std: float, count: int) -> float:
+    """Half the width of the 95 % interval of a mean, by Student's t."""
+    from scipy.special import stdtrit  # only tables over several seeds wait for it
+
+    return float(stdtrit(count - 1, 0.975)) * std / count**0.5
 
 
 def _facts(line: Line, spec: Spec) -> list[float]:

@@ -21,7 +21,7 @@ def lay_out(layout: str, records: Sequence[Record], options: Options) -> Plan:
             "it compares clean images with corrupted ones, and there is only one kind",
             "Run with stream.corruptions: [clean, imagenet-c-15]",
         )
-    round_ = chosen_round(layout, found, options.round)
+    round_ = chosen_round(layout, records, options.round)
     clean = Spec(
         Column("clean", "ID", "accuracy"),
         accuracy,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tta_bench.layouts.checks import mixed_versions, refuse_doubles
 from tta_bench.layouts.records import GroupId, Record, RowId, Slot, bits_order
 
 UNTOLD = "not recorded"
+ABSENT = "not part of the benchmark"
 LONGEST_REASON = 200  # characters; the whole of it is in the store
 
 
@@ -30,6 +31,15 @@ class Line:
     def records(self) -> list[Record]:
         """All of them."""
         return [record for records in self.cells.values() for record in records]
+
+    def narrowed(self, facets: Sequence[str]) -> Line:
+        """The line with nothing but the records of these facets."""
+        cells = {seed: [r for r in found if r.facet in facets] for seed, found in self.cells.items()}
+        done = {
+            seed: {slot: r for slot, r in found.items() if slot.facet in facets}
+            for seed, found in self.done.items()
+        }
+        return replace(self, cells=cells, done=done)
 
 
 def lines(layout: str, records: Sequence[Record]) -> list[Line]:

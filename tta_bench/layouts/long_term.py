@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tta_bench.layouts.plan import (
+    Cite,
     Options,
     Plan,
     Spec,
@@ -24,13 +25,16 @@ def lay_out(layout: str, records: Sequence[Record], options: Options) -> Plan:
         raise TableError(f"table {layout}", "it shows every round", "Leave out the option round")
     found = slots(records)
     counts = averaged(found)
-    passes = Spec(Column("forwards", "#FP", "count"), per_image("forwards"), counts)
-    average = Spec(Column("average", "Average", "accuracy"), accuracy, counts)
+    passes = Spec(Column("forwards", "#FP", "count"), per_image("forwards"), counts, cites=Cite("forwards"))
+    average = Spec(
+        Column("average", "Average", "accuracy"), accuracy, counts, cites=Cite("accuracy", "average", "all")
+    )
     rounds = sorted({slot.round for slot in found})
     return Plan(
         caption=f"Mean accuracy (%) at each round of adaptation{severity_text(records)}.",
         specs=(passes, *(_spec(number, found) for number in rounds), average),
         notes=("#FP: forward passes per image, counted.", *clean_note(found)),
+        interval=True,
     )
 
 
@@ -41,4 +45,5 @@ def _spec(round_: int, found: Sequence[Slot]) -> Spec:
         Column(f"round_{round_}", str(round_), "accuracy"),
         accuracy,
         lambda slot: slot.round == round_ and counts(slot),
+        cites=Cite("accuracy", "average", round_),
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tta_bench.corruptions.sets import GROUPS, SHORT_NAMES
 from tta_bench.layouts.plan import (
+    Cite,
     Options,
     Plan,
     Spec,
@@ -24,13 +25,14 @@ OTHER = "Other"
 def lay_out(layout: str, records: Sequence[Record], options: Options) -> Plan:
     """The plan of the paper's per-corruption tables."""
     found = slots(records)
-    round_ = chosen_round(layout, found, options.round)
+    round_ = chosen_round(layout, records, options.round)
     here = [slot for slot in found if slot.round == round_]
     counts = averaged(here)
     average = Spec(
         Column("average", "Acc.", "accuracy", "Average"),
         accuracy,
         lambda slot: slot.round == round_ and counts(slot),
+        cites=Cite("accuracy", "average", round_),
     )
     return Plan(
         caption=f"Accuracy (%) per corruption at round {round_}{severity_text(records)}.",
@@ -46,6 +48,7 @@ def _spec(corruption: str, round_: int) -> Spec:
         Column(corruption, name, "accuracy", GROUPS.get(corruption, OTHER)),
         accuracy,
         lambda slot: slot.round == round_ and slot.corruption == corruption,
+        cites=Cite("accuracy", corruption, round_),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Literal, NamedTuple
 
 from tta_bench.layouts.records import Record, Slot, slots
 from tta_bench.layouts.types import Column, TableError
@@ -20,6 +21,16 @@ class Options:
     allow_mixed: bool = False
     caption: str | None = None  # None is the layout's own
     label: str | None = None  # None is tab:<layout>
+    parameter: str | None = None  # of a sweep; None is the one that takes several values
+    reference: str | None = None  # published numbers to add as rows of their own
+
+
+class Cite(NamedTuple):
+    """The published number to set beside a column's: an accuracy has a column and a round of its own."""
+
+    metric: str
+    column: str = ""
+    round: int | Literal["all"] | None = None
 
 
 @dataclass(frozen=True)
@@ -27,12 +38,15 @@ class Spec:
     """A column and its number: `measure` over one seed's records in the slots it `needs`.
 
     A `fact` is known of a cell without its results, so it is shown as soon as one record tells it.
+    A line that has no cell of one of the `facets` gets a dash.
     """
 
     column: Column
     measure: Measure
     needs: Callable[[Slot], bool] = lambda slot: False
     fact: bool = False
+    facets: tuple[str, ...] = ()
+    cites: Cite | None = None
 
 
 @dataclass(frozen=True)
@@ -42,6 +56,8 @@ class Plan:
     caption: str
     specs: tuple[Spec, ...]
     notes: tuple[str, ...] = ()
+    records: Sequence[Record] | None = None  # rearranged, where a row holds cells of several facets
+    interval: bool = False  # spreads over seeds are 95 % intervals, not standard deviations
 
 
 Layout = Callable[[str, Sequence[Record], Options], Plan]
@@ -87,11 +103,11 @@ def clean_note(found: Sequence[Slot]) -> tuple[str, ...]:
     return ("Averages leave out the clean images.",) if "clean" in names and len(names) > 1 else ()
 
 
-def chosen_round(layout: str, found: Sequence[Slot], asked: int | None) -> int:
-    """The round asked for, or else the last."""
-    rounds = sorted({slot.round for slot in found})
+def chosen_round(layout: str, records: Sequence[Record], asked: int | None) -> int:
+    """The round asked for, or else the last that there is or will be one day."""
+    rounds = sorted({slot.round for slot in slots(records)})
     if asked is None:
-        return rounds[-1] if rounds else 1
+        return rounds[-1] if rounds else max(record.rounds for record in records)
     if asked not in rounds:
         have = ", ".join(map(str, rounds)) or "none yet"
         raise TableError(f"table {layout}", f"no records of round {asked}", f"Rounds: {have}")

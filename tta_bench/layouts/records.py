@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tta_bench.layouts.types import TableError
@@ -14,11 +17,12 @@ if TYPE_CHECKING:
 
 
 class Slot(NamedTuple):
-    """Where in the stream a record belongs."""
+    """Where a record belongs: its place in the stream and, in a faceted layout, its facet."""
 
     round: int
     corruption: str
     severity: int
+    facet: str = ""
 
 
 class GroupId(NamedTuple):
@@ -40,7 +44,11 @@ class RowId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One row of the frame; it has no `slot` where only the status of its cell is known."""
+    """One row of the frame; it has no `slot` where only the status of its cell is known.
+
+    A layout that puts several cells in one row (datasets, values of a parameter, protocols) gives each
+    of them a `facet`; elsewhere it is empty.
+    """
 
     key: str
     model: str
@@ -68,6 +76,18 @@ class Record:
     quantizer_order: int
     method_order: int
     domain_order: int
+    data: str
+    model_plugin: str
+    method_plugin: str
+    params: str  # of the method, as JSON
+    batch_size: int
+    rounds: int
+    facet: str = ""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The method's parameters, all defaults filled in."""
+        return _parsed(self.params)
 
     @property
     def group(self) -> GroupId:
@@ -84,10 +104,21 @@ class Record:
         """Whether it carries a result."""
         return self.status == "ok" and self.slot is not None
 
+    def on(self, facet: str, **changes: Any) -> Record:
+        """The record under a facet, its slot too."""
+        slot = None if self.slot is None else self.slot._replace(facet=facet)
+        return replace(self, facet=facet, slot=slot, **changes)
 
-FIELDS = (*(f.name for f in fields(Record) if f.name != "slot"), *Slot._fields)
+
+@lru_cache(maxsize=1024)
+def _parsed(params: str) -> Mapping[str, Any]:
+    return MappingProxyType(json.loads(params))
+
+
+PLACE = ("round", "corruption", "severity")
+FIELDS = (*(f.name for f in fields(Record) if f.name not in ("slot", "facet")), *PLACE)
 ORDERS = ("model_order", "quantizer_order", "method_order", "domain_order")
-INTEGERS = ("seed", "severity", "skipped_updates", *ORDERS)
+INTEGERS = ("seed", "severity", "skipped_updates", "batch_size", "rounds", *ORDERS)
 # A status row of a cell may leave these out; its other rows know them.
 OF_THE_CELL = ("variant", "reset", "version", "backprop")
 DEFAULTS: dict[str, Any] = {
@@ -127,7 +158,7 @@ def _record(row: dict[str, Any], known: dict[tuple[str, str], Any]) -> Record:
     for name in INTEGERS:  # a column with gaps holds floats
         row[name] = int(row[name])
     row["version"] = str(row["version"])
-    round_, corruption, severity = (row.pop(name) for name in Slot._fields)
+    round_, corruption, severity = (row.pop(name) for name in PLACE)
     given = round_ is not None and corruption is not None
     return Record(slot=Slot(int(round_), corruption, severity) if given else None, **row)
 

@@ -26,6 +26,7 @@ class Entry:
 
     value: float | bool | None = None  # None is a dash
     std: float | None = None  # over seeds; None when there is one seed, or for a count
+    interval: float | None = None  # half the 95 % interval of the mean; where set, shown in place of std
     seeds: int = 0
     best: bool = False
     marks: tuple[int, ...] = ()
@@ -52,6 +53,7 @@ class Row:
     version: str
     entries: tuple[Entry, ...]
     marks: tuple[int, ...] = ()
+    published: bool = False  # not ours: what a paper says of the row above
 
 
 @dataclass(frozen=True)

@@ -10,31 +10,36 @@ from typing import Any
 from tta_bench.table import Entry, Row, RowGroup, Table
 
 DECIMALS = 4  # below this, summing in another order shows
+SUFFIXES = {"value": "", "std": "_std", "interval": "_ci95"}  # of an entry's fields, in CSV headers
 
 
 def to_csv(table: Table) -> str:
-    """One line per row; `…_std` columns only where a spread over seeds exists."""
-    spread = [
-        any(row.entries[i].std is not None for group in table.groups for row in group.rows)
-        for i in range(len(table.columns))
-    ]
+    """One line per row; `…_std` and `…_ci95` columns only where a spread over seeds exists."""
+    fields = [_filled(table, i) for i in range(len(table.columns))]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     header = ["model", "quantizer", "bits", "method", "variant", "reset", "version"]
-    for column, has_std in zip(table.columns, spread, strict=True):
-        header += [column.key, f"{column.key}_std"] if has_std else [column.key]
-    writer.writerow([*header, "footnotes"])
+    for column, names in zip(table.columns, fields, strict=True):
+        header += [column.key + SUFFIXES[name] for name in names]
+    writer.writerow([*header, "origin", "footnotes"])
     for group in table.groups:
-        writer.writerows(_fields(table, group, row, spread) for row in group.rows)
+        writer.writerows(_line(table, group, row, fields) for row in group.rows)
     return out.getvalue()
 
 
-def _fields(table: Table, group: RowGroup, row: Row, spread: list[bool]) -> list[str]:
+def _filled(table: Table, index: int) -> list[str]:
+    """The fields of a column's entries that any row has; the value always."""
+    entries = [row.entries[index] for group in table.groups for row in group.rows]
+    return [n for n in SUFFIXES if n == "value" or any(getattr(e, n) is not None for e in entries)]
+
+
+def _line(table: Table, group: RowGroup, row: Row, fields: list[list[str]]) -> list[str]:
     """One line of CSV; its footnotes are spelled out, as there is no foot to put them."""
     line = [group.model, group.quantizer, group.bits]
     line += [row.method, row.variant, row.reset, row.version]
-    for entry, has_std in zip(row.entries, spread, strict=True):
-        line += [_plain(entry.value), _plain(entry.std)] if has_std else [_plain(entry.value)]
+    for entry, names in zip(row.entries, fields, strict=True):
+        line += [_plain(getattr(entry, name)) for name in names]
+    line.append("published" if row.published else "ours")
     marks = {*table.marks, *row.marks, *(mark for entry in row.entries for mark in entry.marks)}
     return [*line, " | ".join(table.footnotes[mark - 1] for mark in sorted(marks))]
 
@@ -78,7 +83,7 @@ def _row(table: Table, row: Row) -> dict[str, Any]:
 
 def _entry(entry: Entry) -> dict[str, Any]:
     """An entry as JSON has it, rounded as in CSV."""
-    return vars(entry) | {"value": _rounded(entry.value), "std": _rounded(entry.std)}
+    return vars(entry) | {name: _rounded(getattr(entry, name)) for name in SUFFIXES}
 
 
 def _rounded(value: float | bool | None) -> float | bool | None:

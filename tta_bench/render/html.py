@@ -7,7 +7,7 @@ from html import escape
 
 from tta_bench.layouts.types import spans
 from tta_bench.render.numbers import number
-from tta_bench.table import Column, Entry, RowGroup, Table
+from tta_bench.table import Column, Entry, Row, RowGroup, Table
 
 LABELS = 2  # Model and Method come before the columns
 
@@ -49,19 +49,20 @@ def _group(group: RowGroup, columns: tuple[Column, ...]) -> Iterable[str]:
         rows = f'<th scope="rowgroup" rowspan="{len(group.rows)}">{escape(group.label)}</th>'
         label = f'<th scope="row">{escape(row.label)}{_marks(row.marks)}</th>'
         pairs = zip(row.entries, columns, strict=True)
-        entries = "".join(f"<td>{_entry(entry, column)}</td>" for entry, column in pairs)
-        yield f"<tr>{'' if index else rows}{label}{entries}</tr>"
+        entries = "".join(f"<td>{_entry(entry, column, row)}</td>" for entry, column in pairs)
+        kind = ' class="published"' if row.published else ""
+        yield f"<tr{kind}>{'' if index else rows}{label}{entries}</tr>"
     yield "</tbody>"
 
 
-def _entry(entry: Entry, column: Column) -> str:
-    """One entry; the best is strong."""
+def _entry(entry: Entry, column: Column, row: Row) -> str:
+    """One entry; the best is strong, what is published is set apart."""
     if entry.value is None:
-        return "–" + _marks(entry.marks)
+        return "" if row.published else "–" + _marks(entry.marks)
     if isinstance(entry.value, bool):
         return "✓" if entry.value else "✗"
     mean, std = number(entry, column)
-    mean = f"<strong>{mean}</strong>" if entry.best else mean
+    mean = f"<strong>{mean}</strong>" if entry.best else f"<em>{mean}</em>" if row.published else mean
     return (f"{mean} <small>± {std}</small>" if std else mean) + _marks(entry.marks)
 
 

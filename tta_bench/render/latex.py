@@ -113,17 +113,18 @@ def _group(group: RowGroup, columns: Sequence[Column]) -> Iterable[str]:
 def _row(row: Row, label: str, columns: Sequence[Column]) -> str:
     """One row."""
     pairs = zip(row.entries, columns, strict=True)
-    return _line(label, escape(row.label) + _marks(row.marks), *(_entry(e, c) for e, c in pairs))
+    name = f"\\textit{{{escape(row.label)}}}" if row.published else escape(row.label)
+    return _line(label, name + _marks(row.marks), *(_entry(e, c, row) for e, c in pairs))
 
 
-def _entry(entry: Entry, column: Column) -> str:
-    """One entry; the best in bold."""
+def _entry(entry: Entry, column: Column, row: Row) -> str:
+    """One entry; the best in bold, what is published in italics."""
     if entry.value is None:
-        return "--" + _marks(entry.marks)
+        return "" if row.published else "--" + _marks(entry.marks)
     if isinstance(entry.value, bool):
         return r"$\surd$" if entry.value else r"$\times$"
     mean, std = number(entry, column)
-    mean = f"\\textbf{{{mean}}}" if entry.best else mean
+    mean = f"\\textbf{{{mean}}}" if entry.best else f"\\textit{{{mean}}}" if row.published else mean
     return (f"{mean}\\,{{\\scriptsize$\\pm$\\,{std}}}" if std else mean) + _marks(entry.marks)
 
 

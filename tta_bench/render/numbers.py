@@ -10,5 +10,5 @@ def number(entry: Entry, column: Column) -> tuple[str, str]:
     """Mean and spread as printed; the spread is empty where there is none."""
     if entry.value is None:
         return "", ""
-    std = "" if entry.std is None else printed(entry.std, column.kind)
-    return printed(entry.value, column.kind), std
+    spread = entry.std if entry.interval is None else entry.interval
+    return printed(entry.value, column.kind), "" if spread is None else printed(spread, column.kind)

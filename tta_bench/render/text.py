@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from tabulate import SEPARATING_LINE, tabulate
 
 from tta_bench.render.numbers import number
-from tta_bench.table import Column, Entry, Table
+from tta_bench.table import Column, Entry, Row, Table
 
 SUPERSCRIPTS = str.maketrans("0123456789,", "⁰¹²³⁴⁵⁶⁷⁸⁹·")
 HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 Escape = Callable[[str], str]
 
 
+class Looks(NamedTuple):
+    """How the best number looks, and one that is not ours."""
+
+    best: str
+    published: str
+
+
 def to_markdown(table: Table) -> str:
-    """The table as GitHub shows it: the best in bold, groups of columns above their names."""
+    """The table as GitHub shows it: the best in bold, what is published in italics."""
     header = _header(table, _escape, "<br>")
-    rows = [row for group in _groups(table, _escape, "**{}**") for row in group]
+    rows = [row for group in _groups(table, _escape, Looks("**{}**", "*{}*")) for row in group]
     align = ["left", "left", *["right"] * len(table.columns)]
     body = tabulate(rows, header, tablefmt="pipe", disable_numparse=True, colalign=align)
     caption = f"**{_escape(table.caption)}**{_marks(table.marks)}"
@@ -27,9 +35,9 @@ def to_markdown(table: Table) -> str:
 
 
 def to_text(table: Table) -> str:
-    """The table for a terminal: the best with a star."""
+    """The table for a terminal: the best with a star, what is published in brackets."""
     rows: list[list[str] | str] = []
-    for group in _groups(table, str, "*{}"):
+    for group in _groups(table, str, Looks("*{}", "({})")):
         rows += [SEPARATING_LINE, *group] if rows else group
     align = ["left", "left", *["right"] * len(table.columns)]
     header = _header(table, str, "\n")
@@ -52,28 +60,28 @@ def _header(table: Table, escape: Escape, newline: str) -> list[str]:
     return ["Model", "Method", *names]
 
 
-def _groups(table: Table, escape: Escape, best: str) -> Iterable[list[list[str]]]:
+def _groups(table: Table, escape: Escape, looks: Looks) -> Iterable[list[list[str]]]:
     """Per group its rows as texts; the label stands in the first only."""
     for group in table.groups:
         yield [
             [
                 "" if index else escape(group.label),
-                escape(row.label) + _marks(row.marks),
-                *(_entry(e, c, best) for e, c in zip(row.entries, table.columns, strict=True)),
+                (looks.published if row.published else "{}").format(escape(row.label)) + _marks(row.marks),
+                *(_entry(e, c, row, looks) for e, c in zip(row.entries, table.columns, strict=True)),
             ]
             for index, row in enumerate(group.rows)
         ]
 
 
-def _entry(entry: Entry, column: Column, best: str) -> str:
-    """One entry; `best` is how the best number looks."""
+def _entry(entry: Entry, column: Column, row: Row, looks: Looks) -> str:
+    """One entry; a published row is empty where nothing is published."""
     if entry.value is None:
-        return "–" + _marks(entry.marks)
+        return "" if row.published else "–" + _marks(entry.marks)
     if isinstance(entry.value, bool):
         return "✓" if entry.value else "✗"
-    mean, std = number(entry, column)
-    mean = best.format(mean) if entry.best else mean
-    return (f"{mean} ± {std}" if std else mean) + _marks(entry.marks)
+    mean, spread = number(entry, column)
+    mean = (looks.best if entry.best else looks.published if row.published else "{}").format(mean)
+    return (f"{mean} ± {spread}" if spread else mean) + _marks(entry.marks)
 
 
 def _marks(marks: Iterable[int]) -> str:

@@ -1,0 +1,66 @@
+"""What a benchmark needs on disk, estimated before any of it is there.
+
+Images by the sizes of the published archives, so good to about a tenth; weights are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tta_bench.corruptions.sets import GROUPS, HELD_OUT_4
+from tta_bench.grid import Cell
+from tta_bench.standin import skeleton
+
+# Bytes an image: of ImageNet-C by its archives of 21, 7, 12, 7 and 15 GiB, over all severities; else overall.
+IMAGENET_C = {"Noise": 30_000, "Blur": 7_500, "Weather": 12_900, "Digital": 7_500}
+IMAGENET_C_EXTRA = 16_100
+IMAGES = {"imagenet": 135_000, "imagenet-r": 70_000, "imagenet-sketch": 150_000, "cifar10-c": 3_072}
+COUNTS = {"imagenet-r": 30_000, "imagenet-sketch": 50_889, "cifar10-c": 10_000}
+ALL_IMAGES = 50_000
+SOURCE = {"imagenet-c", "imagenet-r", "imagenet-sketch"}  # clean images come from ImageNet's validation set
+RECORD, BATCH = 700, 4  # bytes of a record, and of one batch's count in it
+
+
+class Disk(NamedTuple):
+    """Bytes, about."""
+
+    images: int
+    weights: int
+    results: int
+
+
+def needed(cells: Sequence[Cell]) -> Disk:
+    """What a grid reads and writes; 0 for images that no table here knows."""
+    models = {cell.model.use + str(cell.model.params): cell.model for cell in cells}
+    networks = (skeleton(model.make("models")) for model in models.values())
+    return Disk(
+        images=_images(cells),
+        weights=sum(p.numel() * p.element_size() for network in networks for p in network.parameters()),
+        results=sum(cell.records_expected * (RECORD + BATCH * _batches(cell)) for cell in cells),
+    )
+
+
+def _images(cells: Iterable[Cell]) -> int:
+    domains = {(cell.data.use, name) for cell in cells for name, _ in cell.domains}
+    data = {use for use, _ in domains}
+    clean = "imagenet" in data or bool(data & SOURCE)
+    total = sum(_size(use, name) * _count(use) for use, name in domains)
+    return total + (IMAGES["imagenet"] * ALL_IMAGES if clean else 0)
+
+
+def _size(use: str, domain: str) -> int:
+    """Bytes of one image of a domain; clean ones of ImageNet are counted once, not here."""
+    if use in ("imagenet", "imagenet-c"):  # `imagenet` makes the same files itself
+        if domain in HELD_OUT_4:
+            return IMAGENET_C_EXTRA
+        return IMAGENET_C.get(GROUPS.get(domain, ""), 0)
+    return IMAGES.get(use, 0)
+
+
+def _count(use: str) -> int:
+    return COUNTS.get(use, ALL_IMAGES)
+
+
+def _batches(cell: Cell) -> int:
+    return -(-(cell.limit or _count(cell.data.use)) // cell.batch_size)

@@ -1,0 +1,58 @@
+"""`--micro`: a benchmark of paper scale as a smoke run, on the embedded images and small networks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from tta_bench import registry
+from tta_bench.config import Benchmark, Choice, make
+from tta_bench.errors import UserError
+from tta_bench.schema import Filter, PresetEntry
+
+DATA = "cifar10-mini"
+SIBLINGS = {"vit": "vit-micro", "resnet": "resnet-micro", "vim": "vim-micro"}
+MOST_ROUNDS, MOST_DOMAINS, MOST_IMAGES, LARGEST_BATCH = 2, 3, 64, 16
+
+Pattern = TypeVar("Pattern", Filter, PresetEntry)
+
+
+def shrunk(benchmark: Benchmark) -> Benchmark:
+    """The benchmark over a short stream, with each model's small sibling in its place; named apart."""
+    siblings = [_sibling(choice) for choice in benchmark.models]
+    renamed: dict[str, str] = {}
+    for choice, sibling in zip(benchmark.models, siblings, strict=True):
+        renamed |= {choice.use: sibling, choice.name: sibling}  # filters know a model by either
+    stream, known = benchmark.stream, {*registry.names("corruptions"), "clean"}
+    # A set that is a domain of its own has no counterpart among corruptions.
+    domains = dict.fromkeys(name if name in known else "clean" for name in stream.corruptions)
+    short = {
+        "corruptions": list(domains)[:MOST_DOMAINS],
+        "rounds": min(stream.rounds, MOST_ROUNDS),
+        "limit": min(stream.limit or MOST_IMAGES, MOST_IMAGES),
+        "batch_size": min(stream.batch_size, LARGEST_BATCH),
+    }
+    return replace(
+        benchmark,
+        name=f"{benchmark.name}-micro",
+        data=Choice(DATA, DATA),
+        models=tuple(Choice(name, name) for name in dict.fromkeys(siblings)),
+        stream=stream.model_copy(update=short),
+        include=_following(benchmark.include, renamed),
+        exclude=_following(benchmark.exclude, renamed),
+        presets=_following(benchmark.presets, renamed),
+    )
+
+
+def _sibling(choice: Choice) -> str:
+    family = make(choice, "models").family
+    if family not in SIBLINGS:
+        known = ", ".join(SIBLINGS)
+        raise UserError(f"--micro: {choice.name} is of the family {family}, and there are {known} only.")
+    return SIBLINGS[family]
+
+
+def _following(patterns: Sequence[Pattern], renamed: Mapping[str, str]) -> tuple[Pattern, ...]:
+    """Patterns that follow the models they name; wildcards stay as they are."""
+    return tuple(p.model_copy(update={"model": renamed.get(p.model or "", p.model)}) for p in patterns)

@@ -1,0 +1,238 @@
+"""Published numbers, as data: a CSV of what a paper prints, and a YAML on what each number is of.
+
+`Reference.find` answers with the number that a paper has for one of our cells, matched by plugin,
+parameters and protocol, never by the name of a row.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import yaml
+
+from tta_bench.corruptions.sets import SETS
+from tta_bench.errors import ConfigError, Problem, UserError
+from tta_bench.layouts.plan import Cite
+from tta_bench.layouts.records import Record
+
+FOLDER = Path(__file__).parent / "assets" / "reference"
+COLUMNS = ("table", "model", "bits", "method", "round", "column", "metric", "value")
+METRICS = ("accuracy", "memory_mib", "bank_mib", "forwards", "backwards", "domain_parameters")
+Round = int | Literal["all", "reset"] | None
+
+
+class Identity(NamedTuple):
+    """What a cell of ours is, as far as a publication can say."""
+
+    data: str
+    model: str
+    bits: str
+    method: str
+    settings: Mapping[str, Any]
+    reset: str
+
+
+def cell_of(record: Record) -> Identity:
+    """What the cell of a record is."""
+    plugins = (record.data, record.model_plugin, record.bits, record.method_plugin)
+    # A layout that sets both protocols side by side has the record's own in its facet.
+    return Identity(*plugins, record.settings, record.reset or record.facet)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The cell behind a published number; `reset` is None where it makes no difference.
+
+    `domains` are those that an accuracy averages over; none are named where the data has but one.
+    """
+
+    data: frozenset[str]
+    domains: tuple[str, ...]
+    images: int  # a domain
+    model: str
+    bits: str
+    method: str
+    settings: Mapping[str, Any]
+    reset: str | None
+
+    def matches(self, cell: Identity) -> bool:
+        """Whether a cell of ours is the same thing."""
+        return (
+            (cell.model, cell.bits, cell.method) == (self.model, self.bits, self.method)
+            and cell.data in self.data
+            and self.reset in (None, cell.reset)
+            and all(cell.settings.get(name) == value for name, value in self.settings.items())
+        )
+
+
+@dataclass(frozen=True)
+class Published:
+    """One number of a paper; `note` says what is odd about it."""
+
+    table: str
+    model: str
+    bits: str
+    method: str
+    round: Round
+    column: str
+    metric: str
+    value: float
+    wanted: Wanted
+    layout: str
+    note: str = ""
+
+    def answers(self, cite: Cite) -> bool:
+        """Whether this is the number to set beside a column."""
+        if self.metric != cite.metric:
+            return False
+        if self.metric != "accuracy":
+            return True
+        return self.column == cite.column and self.round in (cite.round, "reset")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """All numbers of one publication."""
+
+    name: str
+    title: str
+    rows: tuple[Published, ...]
+    rounds: int
+    severity: int
+    stand_ins: frozenset[str]  # data that is not what the paper used, but made to be like it
+
+    def find(self, cell: Identity, cite: Cite, layout: str = "") -> Published | None:
+        """The number for a cell and a column; of several, that of the table with this layout."""
+        found = [row for row in self.rows if row.answers(cite) and row.wanted.matches(cell)]
+        return min(found, key=lambda row: row.layout != layout, default=None)
+
+
+def names() -> list[str]:
+    """The references that come with the package."""
+    return sorted(path.stem.replace("_", "-") for path in FOLDER.glob("*.csv"))
+
+
+@lru_cache(maxsize=8)
+def load(name: str) -> Reference:
+    """A reference by name, or by the path of its CSV, whose YAML lies beside it."""
+    path = Path(name) if name.endswith(".csv") else FOLDER / f"{name.replace('-', '_')}.csv"
+    if not path.is_file() or not path.with_suffix(".yaml").is_file():
+        raise UserError(
+            f'reference "{name}": not found. There are: {", ".join(names())}; or give the path of a CSV '
+            "with a YAML of the same name beside it."
+        )
+    about = yaml.safe_load(path.with_suffix(".yaml").read_text(encoding="utf-8"))
+    reader = _Reader(about)
+    rows = tuple(reader.rows(path))
+    if reader.problems:
+        raise ConfigError(str(path), reader.problems)
+    return Reference(
+        name=name,
+        title=about["title"],
+        rows=rows,
+        rounds=about["rounds"],
+        severity=about["severity"],
+        stand_ins=frozenset(about.get("stand_ins", {}).values()),
+    )
+
+
+class _Reader:
+    """Rows of the CSV, each joined with what the YAML says of it; collects all that is wrong."""
+
+    def __init__(self, about: Mapping[str, Any]) -> None:
+        self.about = about
+        self.problems: list[Problem] = []
+
+    def rows(self, path: Path) -> Iterator[Published]:
+        with open(path, encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            if tuple(reader.fieldnames or ()) != COLUMNS:
+                self._complain(1, f"the header must be {','.join(COLUMNS)}")
+                return
+            seen: dict[tuple[str, ...], int] = {}
+            for line, raw in enumerate(reader, start=2):
+                place = tuple(raw[name] for name in COLUMNS[:-1])
+                if seen.setdefault(place, line) != line:
+                    self._complain(line, f"says again what line {seen[place]} says. Remove one")
+                elif row := self._row(line, raw):
+                    yield row
+
+    def _row(self, line: int, raw: Mapping[str, str]) -> Published | None:
+        before = len(self.problems)
+        table = self.about["tables"].get(raw["table"], {})
+        metric = table.get("metrics", {}).get(raw["metric"], raw["metric"])
+        self._known(line, "table", raw["table"], self.about["tables"])
+        self._known(line, "model", raw["model"], self.about["models"])
+        self._known(line, "method", raw["method"], self.about["methods"])
+        self._known(line, "metric", metric, METRICS)
+        self._shaped(line, "bits", raw["bits"], r"FP32|W\d+A\d+")
+        self._shaped(line, "round", raw["round"], r"[1-9]\d*|all|reset|")
+        try:
+            value = float(raw["value"])
+        except (TypeError, ValueError):
+            value = math.nan
+        if not math.isfinite(value) or value < 0:
+            self._complain(line, f'value "{raw["value"]}" is not a number of at least 0')
+        if len(self.problems) > before:
+            return None
+        facts: dict[str, Any] = dict(raw) | {"metric": metric, "round": _round(raw["round"]), "value": value}
+        if table.get("data_by_column"):  # the column says which images, and they have one domain
+            facts["column"] = "average"
+        wanted, note = self._wanted(raw, table), self._note(facts)
+        return Published(**facts, wanted=wanted, layout=table.get("layout", ""), note=note)
+
+    def _wanted(self, raw: Mapping[str, str], table: Mapping[str, Any]) -> Wanted:
+        """The cell behind a row."""
+        own = dict(self.about["methods"][raw["method"]]) | table.get("methods", {}).get(raw["method"], {})
+        use, reset = own.pop("use"), own.pop("reset", table.get("reset", "never"))
+        settings: dict[str, Any] = {}
+        for entry in self.about.get("settings", ()):
+            if entry["use"] == use and fnmatchcase(raw["model"], entry.get("model", "*")):
+                settings |= entry["set"]
+        data, domains = self.about["data"], SETS[self.about["corruptions"]]
+        if table.get("data_by_column"):
+            data, domains = raw["column"], ()
+        elif raw["column"] in domains:
+            domains = (raw["column"],)
+        return Wanted(
+            data=frozenset({data, self.about.get("stand_ins", {}).get(data, data)}),
+            domains=domains,
+            images=self.about["images"][data],
+            model=self.about["models"][raw["model"]],
+            bits=raw["bits"],
+            method=use,
+            settings=settings | own,
+            reset=None if reset == "any" else reset,
+        )
+
+    def _note(self, facts: Mapping[str, Any]) -> str:
+        found = (
+            note["text"]
+            for note in self.about.get("notes", ())
+            if all(str(facts[key]) == str(value) for key, value in note["match"].items())
+        )
+        return next(found, "")
+
+    def _known(self, line: int, what: str, name: str, names: Any) -> None:
+        if name not in names:
+            self._complain(line, f'unknown {what} "{name}"')
+
+    def _shaped(self, line: int, what: str, text: str, pattern: str) -> None:
+        if re.fullmatch(pattern, text) is None:
+            self._complain(line, f'{what} "{text}" is not of the form {pattern}')
+
+    def _complain(self, line: int, text: str) -> None:
+        self.problems.append(Problem(f"line {line}", f"{text}."))
+
+
+def _round(text: str) -> Any:
+    """A round as a number where it is one; None where a number is of no round."""
+    return int(text) if text.isdigit() else text or None
