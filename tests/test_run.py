@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from tta_bench import config, frame, grid, registry, run
 from tta_bench.api import Domain, Method
 from tta_bench.cli import app
+from tta_bench.exchange import Policy
 from tta_bench.execute import Executor
 from tta_bench.progress import Progress
 from tta_bench.store import ResultStore
@@ -150,7 +151,7 @@ def test_a_broken_plugin_breaks_only_its_own_cells(
     cells = grid.expand(config.load(write_yaml(quantizers=["fp32"])))
     real = registry.load
     monkeypatch.setattr(registry, "load", lambda g, n: (lambda **_: Breaks()) if n == "tent" else real(g, n))
-    runner = run.make_runner("local", "auto", 1, None)
+    runner = run.make_runner("local", "auto", Policy())
     summary = run.run("small", cells, runner, tmp_path, "missing", Progress(quiet=True))
     assert summary.states == {"done": 2, "failed": 1}
     failed = [r for c in cells for r in ResultStore(tmp_path, "small").read(c.key) if r.get("reason")]
@@ -167,7 +168,7 @@ def test_sharing_features_does_not_change_a_number(write_yaml: Write) -> None:
 
     def numbers(groups: list[list[grid.Cell]]) -> dict[Any, Any]:
         executor = Executor()
-        records = [r for group in groups for batch in executor.run(group) for r in batch]
+        records = [r for group in groups for delivery in executor.run(group) for r in delivery.records]
         keep = [r for r in records if r["kind"] == "domain"]
         for record in keep:
             del record["seconds"]

@@ -27,8 +27,9 @@ def store(tmp_path: Path) -> ResultStore:
     return ResultStore(tmp_path / "results", "small")
 
 
-def record(cell: Cell, **facts: Any) -> dict[str, Any]:
-    return {"kind": "domain", "key": cell.key, "status": "ok", **facts}
+def record(cell: Cell, round: int = 1, **facts: Any) -> dict[str, Any]:
+    where = {"round": round, "corruption": "fog", "severity": 5}
+    return {"kind": "domain", "key": cell.key, "status": "ok", **where, **facts}
 
 
 def test_what_is_appended_is_read_back(cell: Cell, store: ResultStore) -> None:
@@ -42,7 +43,7 @@ def test_what_is_appended_is_read_back(cell: Cell, store: ResultStore) -> None:
     ("damage", "kept"),
     [
         (lambda b: b[:-5], 2),  # torn at the end
-        (lambda b: b.replace(b'"round":2', b'"round":9'), 1),  # edited in the middle
+        (lambda b: b.replace(b'"round":2', b'"round":9'), 2),  # edited in the middle
         (lambda b: b + b"garbage\n", 3),
     ],
 )
@@ -72,9 +73,10 @@ def test_a_second_run_is_told_who_holds_the_folder(cell: Cell, store: ResultStor
 
 
 def test_states(cell: Cell) -> None:
-    ok = [record(cell)] * cell.records_expected
+    ok = [record(cell, round) for round in range(cell.records_expected)]
     assert cell_status(ok, cell.records_expected) == "done"
     assert cell_status(ok[1:], cell.records_expected) == "missing"
+    assert cell_status([*ok[1:], ok[1]], cell.records_expected) == "missing", "twice is not two"
     assert cell_status([record(cell) | {"status": "failed"}], 4) == "failed"
     assert cell_status([record(cell) | {"status": "unsupported"}], 4) == "unsupported"
     assert cell_status([], 4) == "missing"

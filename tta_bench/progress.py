@@ -22,7 +22,6 @@ from tta_bench.store import Record
 
 if TYPE_CHECKING:
     from tta_bench.grid import Cell
-    from tta_bench.plan import Task
 
 PLAIN_INTERVAL_SECONDS = 10.0
 
@@ -44,6 +43,7 @@ class Progress:
         self.cells = {cell.key: cell for cell in cells}
         self.expected = sum(cell.records_expected for cell in cells)
         self.seen: Counter[str] = Counter()
+        self.kept: Counter[str] = Counter()  # of what is seen, the records of earlier runs
         self.finished, self.start, self.last_line = 0, time.monotonic(), 0.0
         already = f", {done} done already" if done else ""
         self.note(f"{len(cells)} cells to run{already}, {self.expected} records.")
@@ -66,12 +66,11 @@ class Progress:
         """So many corrupted sets are ready."""
         self._show(f"images {done}/{total}", 0)
 
-    def started(self, task: Task) -> None:
-        """A task is about to run; what it had shown before counts again."""
-        for cell in task.cells:
-            if self.bars is not None:
-                self.bars.advance(self.bar, -self.seen[cell.key])
-            self.seen[cell.key] = 0
+    def started(self, cell: Cell, kept: int) -> None:
+        """A cell starts, or starts again, with so many records there already."""
+        if self.bars is not None:
+            self.bars.advance(self.bar, kept - self.seen[cell.key])
+        self.seen[cell.key] = self.kept[cell.key] = kept
 
     def records(self, records: list[Record]) -> None:
         """Records of one cell have arrived."""
@@ -94,6 +93,7 @@ class Progress:
             return
         self.last_line = now
         spent = now - self.start
-        left = f", about {spent / total * (self.expected - total):.0f} s left" if total else ""
+        new = total - sum(self.kept.values())
+        left = f", about {spent / new * (self.expected - total):.0f} s left" if new else ""
         cells = f"{self.finished}/{len(self.cells)} cells"
         self.note(f"[{spent:5.0f} s] {total}/{self.expected} records, {cells}{left}: {what}")

@@ -3,52 +3,43 @@
 from __future__ import annotations
 
 import os
+import socket
+import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tta_bench.api import Domain
 from tta_bench.errors import UserError
-from tta_bench.grid import Cell
+from tta_bench.exchange import Policy
 from tta_bench.plan import Task
-from tta_bench.runner import Chore, Sink
-from tta_bench.store import Record
+from tta_bench.ray_jobs import ChoreJob, Job, Preparations, TaskJob
+from tta_bench.ray_worker import Switch, Worker
+from tta_bench.runner import Chore, Sink, Stop
 
-MAX_ATTEMPTS = 3
+WAIT_SECONDS = 1.0
+LOOK_SECONDS = 5.0  # between two looks at how many workers the cluster has room for
+GRACE_SECONDS = 30.0  # for a worker whose alarm did not go off, before it is killed
+MAX_FAILED_STARTS = 5
 # Ray reads these when it is imported; they quieten notices a user of this tool cannot act on.
 QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "0",
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
 }
+# Named for the systems where it is the default: Ray then listens on the loopback interface only.
+LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
-class Worker:
-    """Lives in a Ray process; keeps models, calibrations and data warm between tasks."""
-
-    def __init__(self, threads: int) -> None:
-        from tta_bench.execute import Executor
-
-        self.executor = Executor(threads)
-
-    def prepare(self, cell: Cell, domain: Domain) -> None:
-        """Make one domain's images ready."""
-        self.executor.prepare(cell, domain)
-
-    def run(self, task: Task) -> Iterator[list[Record]]:
-        """Records of a task as they come."""
-        yield from self.executor.run(task.cells)
-
-
-@dataclass
+@dataclass(eq=False)
 class Slot:
-    """A worker and what it has warm."""
+    """A worker, what it has warm and what it is doing; without a job, it is idle or starting."""
 
     worker: Any
     place: tuple[str, str] | None = None
-    task: Task | None = None
+    job: Job | None = None
+    heard: float = 0.0  # when it last gave a sign of life
+    silent: str = ""  # why it was killed
 
 
 @dataclass
@@ -56,89 +47,146 @@ class RayRunner:
     """Runs tasks on as many workers as there are cores, or as were asked for."""
 
     workers: int | str
-    threads: int
+    policy: Policy
     address: str | None = None
-    attempts: dict[Task, int] = field(default_factory=dict)
+    slots: list[Slot] = field(default_factory=list)
+    pending: dict[Any, Slot] = field(default_factory=dict)  # what a worker owes us → the worker
+    looked: float = 0.0
+    failed_starts: int = 0
 
-    def run(self, tasks: Sequence[Task], chores: Sequence[Chore], sink: Sink) -> None:
-        os.environ.update({k: v for k, v in QUIET.items() if k not in os.environ})
+    def run(self, tasks: Sequence[Task], chores: Sequence[Chore], sink: Sink, stop: Stop) -> None:
+        settings = QUIET | (LOOPBACK if self.address is None else {})
+        os.environ.update({k: v for k, v in settings.items() if k not in os.environ})
         import ray
 
-        self._connect(ray)
+        self.ray = ray
+        self._connect()
         try:
-            make = ray.remote(num_cpus=self.threads)(Worker)
-            wanted = min(self._slots(ray), max(len(tasks), len(chores), 1))
-            slots = [Slot(make.remote(self.threads)) for _ in range(wanted)]
-            self._prepare(ray, slots, chores, sink)
-            self._work(ray, slots, deque(tasks), sink, lambda: make.remote(self.threads))
+            self.switch = Switch(ray.get_runtime_context().get_job_id())
+            count = Preparations(len(chores))
+            self._drive([ChoreJob(chore, count, sink) for chore in chores], stop)
+            if not stop():
+                self._drive([TaskJob(task, sink) for task in tasks], stop)
         finally:
             ray.shutdown()
 
-    def _connect(self, ray: Any) -> None:
+    def _connect(self) -> None:
         options: dict[str, Any] = dict(log_to_driver=False, logging_level="ERROR")
-        if self.address is None:
-            cpus = None if self.workers == "auto" else int(self.workers) * self.threads
+        if self.address is not None:
+            _knock(self.address)
+        else:
+            cpus = None if self.workers == "auto" else int(self.workers) * self.policy.threads
             options |= dict(num_cpus=cpus, include_dashboard=False)
         try:
-            ray.init(address=self.address, **options)
+            self.ray.init(address=self.address or "local", **options)
         except Exception as error:  # Ray raises its own, ConnectionError, RuntimeError, …
             raise UserError(
-                f"Ray does not start: {error}. Try --engine local, or check --ray-address."
+                f"Ray does not start: {error}. Try --engine local, or check --ray-address; a cluster that "
+                "wants a token reads it from RAY_AUTH_MODE=token and RAY_AUTH_TOKEN."
             ) from error
 
-    def _slots(self, ray: Any) -> int:
-        if self.workers != "auto":
-            return int(self.workers)
-        return max(1, int(ray.cluster_resources().get("CPU", 1)) // self.threads)
+    def _drive(self, wanted: Iterable[Job], stop: Stop) -> None:
+        """Run jobs to their end, whatever becomes of the workers; or let them come to a halt."""
+        jobs = deque(wanted)
+        while jobs or any(slot.job for slot in self.slots):
+            if stop():
+                jobs.clear()
+                self.switch.throw()
+                if not any(slot.job and slot.job.can_stop for slot in self.slots):
+                    return
+            self._grow(len(jobs))
+            for slot in self._idle():
+                if jobs:
+                    self._give(slot, jobs)
+            if self.pending:
+                ready, _ = self.ray.wait(list(self.pending), timeout=WAIT_SECONDS, fetch_local=False)
+                for debt in ready:
+                    jobs.extend(self._advance(debt))
+            else:
+                time.sleep(WAIT_SECONDS)  # every node is lost; one may come back
+            self._kill_silent()
 
-    def _prepare(self, ray: Any, slots: list[Slot], chores: Sequence[Chore], sink: Sink) -> None:
-        waiting = deque(chores)
-        busy: dict[Any, Slot] = {}
-        idle, done = list(slots), 0
-        while waiting or busy:
-            while waiting and idle:
-                slot = idle.pop()
-                busy[slot.worker.prepare.remote(*waiting.popleft())] = slot
-            (ready, *_), _ = ray.wait(list(busy), num_returns=1)
-            ray.get(ready)
-            idle.append(busy.pop(ready))
-            done += 1
-            sink.prepared(done, len(chores))
+    def _idle(self) -> list[Slot]:
+        owing = set(map(id, self.pending.values()))
+        return [slot for slot in self.slots if id(slot) not in owing]
 
-    def _work(self, ray: Any, slots: list[Slot], waiting: deque[Task], sink: Sink, renew: Any) -> None:
-        busy: dict[Any, Slot] = {}
-        idle = list(slots)
-        while waiting or busy:
-            while waiting and idle:
-                self._start(idle.pop(0), waiting, busy, sink)
-            (stream, *_), _ = ray.wait(list(busy), num_returns=1, fetch_local=False)
-            slot = busy[stream]
-            try:
-                sink.records(ray.get(next(stream)))
-            except StopIteration:
-                idle.append(busy.pop(stream))
-            except (ray.exceptions.RayActorError, ray.exceptions.RaySystemError) as death:
-                idle.append(busy.pop(stream))
-                slot.worker, slot.place = renew(), None
-                self._retry(slot, waiting, sink, str(death))
-
-    def _start(self, slot: Slot, waiting: deque[Task], busy: dict[Any, Slot], sink: Sink) -> None:
-        """Give a worker the next task, by preference one whose model it has warm."""
-        task = next((t for t in waiting if t.place == slot.place), waiting[0])
-        waiting.remove(task)
-        slot.task, slot.place = task, task.place
-        sink.started(task)
-        run = slot.worker.run.options(num_returns="streaming")
-        busy[run.remote(task)] = slot
-
-    def _retry(self, slot: Slot, waiting: deque[Task], sink: Sink, why: str) -> None:
-        """A dead worker's task starts again elsewhere; one that kills three workers has failed."""
-        task = slot.task
-        assert task is not None
-        self.attempts[task] = self.attempts.get(task, 0) + 1
-        if self.attempts[task] < MAX_ATTEMPTS:
-            waiting.append(task)
+    def _grow(self, waiting: int) -> None:
+        """Start workers while there is work and room for them: nodes may have gone, or come."""
+        now = time.monotonic()
+        if now - self.looked < LOOK_SECONDS:
             return
-        reason = f"the worker died {MAX_ATTEMPTS} times: {why}"
-        for cell in task.cells:
-            sink.records([{"kind": "domain", "key": cell.key, "status": "failed", "reason": reason}])
+        self.looked = now
+        busy = sum(slot.job is not None for slot in self.slots)
+        for _ in range(min(self._room(), busy + waiting) - len(self.slots)):
+            make = self.ray.remote(num_cpus=self.policy.threads)(Worker)
+            slot = Slot(make.remote(self.policy, self.switch))
+            self.slots.append(slot)
+            self.pending[slot.worker.ready.remote()] = slot
+
+    def _room(self) -> int:
+        """Workers for which there is room now."""
+        alive = [node["Resources"].get("CPU", 0) for node in self.ray.nodes() if node["Alive"]]
+        room = sum(int(cpus) // self.policy.threads for cpus in alive)
+        if room == 0 and not self.slots:
+            raise UserError(f"Ray: no node has {self.policy.threads} CPUs. Lower run.threads, or add a node.")
+        return room if self.workers == "auto" else min(room, int(self.workers))
+
+    def _give(self, slot: Slot, jobs: deque[Job]) -> None:
+        """Give a worker the next job, by preference one whose model it has warm."""
+        job = next((j for j in jobs if j.place == slot.place), jobs[0])
+        jobs.remove(job)
+        slot.job, slot.place, slot.heard = job, job.place, time.monotonic()
+        self.pending[job.call(slot.worker)] = slot
+
+    def _advance(self, debt: Any) -> list[Job]:
+        """Take what a worker has ready; return the jobs that its death has left behind."""
+        slot = self.pending[debt]
+        slot.heard = time.monotonic()
+        try:
+            if slot.job is not None:
+                slot.job.receive(self.ray.get(next(debt)))
+                return []
+            self.ray.get(debt)
+            del self.pending[debt]
+            self.failed_starts = 0
+        except StopIteration:
+            del self.pending[debt]
+            assert slot.job is not None
+            slot.job.done()
+            slot.job = None
+        except self.ray.exceptions.RayError as death:
+            del self.pending[debt]
+            return self._bury(slot, slot.silent or str(death))
+        return []
+
+    def _bury(self, slot: Slot, why: str) -> list[Job]:
+        self.slots.remove(slot)
+        self.ray.kill(slot.worker)
+        self.looked = 0.0  # another may take its place at once
+        if slot.job is not None:
+            return slot.job.lost(why, final=bool(slot.silent))
+        self.failed_starts += 1
+        if self.failed_starts == MAX_FAILED_STARTS:
+            raise UserError(f"Ray: workers die as they start: {why}")
+        return []
+
+    def _kill_silent(self) -> None:
+        """Kill workers that hang where no alarm reaches them; their death is dealt with as any other."""
+        if self.policy.cell_seconds is None:
+            return
+        for slot in self.slots:
+            limit = self.policy.cell_seconds * (slot.job.size if slot.job else 1) + GRACE_SECONDS
+            if slot.job is not None and not slot.silent and time.monotonic() - slot.heard > limit:
+                slot.silent = f"It had not answered for {limit:.0f} s (run.cell_minutes), and was killed."
+                self.ray.kill(slot.worker)
+
+
+def _knock(address: str) -> None:
+    """See whether anybody is at host:port, which Ray itself would wonder about for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():  # "auto", or whatever else Ray may understand
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except (OSError, OverflowError) as error:
+        raise UserError(f"--ray-address {address}: nobody answers: {error}. Check it.") from None

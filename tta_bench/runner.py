@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tta_bench.api import Domain
+from tta_bench.exchange import Delivery, Policy, Start
 from tta_bench.grid import Cell
 from tta_bench.plan import Task
-from tta_bench.store import Record
 
 Chore = tuple[Cell, Domain]
+Stop = Callable[[], bool]
 
 
 class Sink(Protocol):
@@ -19,37 +20,51 @@ class Sink(Protocol):
     def prepared(self, done: int, total: int) -> None:
         """So many domains are ready."""
 
-    def started(self, task: Task) -> None:
-        """A task is about to run, for the first time or again."""
+    def note(self, text: str) -> None:
+        """Something worth knowing."""
 
-    def records(self, records: list[Record]) -> None:
-        """Records of one cell."""
+    def started(self, task: Task) -> list[Start]:
+        """A task is about to run, for the first time or again; where each of its cells goes on."""
+
+    def delivered(self, delivery: Delivery) -> None:
+        """Records of one cell, a checkpoint of it, or both."""
 
 
 class Runner(Protocol):
     """Runs tasks to their end, in any order, and delivers every record once."""
 
-    def run(self, tasks: Sequence[Task], chores: Sequence[Chore], sink: Sink) -> None:
-        """Prepare the domains, then run the tasks."""
+    def run(self, tasks: Sequence[Task], chores: Sequence[Chore], sink: Sink, stop: Stop) -> None:
+        """Prepare the domains, then run the tasks; come back early, but in order, once `stop` says so."""
 
 
 class LocalRunner:
     """One task after the other, in this process: for debugging, and for machines without Ray."""
 
-    def __init__(self, threads: int) -> None:
-        self.threads = threads
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
 
-    def run(self, tasks: Sequence[Task], chores: Sequence[Chore], sink: Sink) -> None:
+    def run(self, tasks: Sequence[Task], chores: Sequence[Chore], sink: Sink, stop: Stop) -> None:
         from tta_bench.execute import Executor
 
-        executor = Executor(self.threads)
+        executor = Executor(self.policy)
         for i, (cell, domain) in enumerate(chores, 1):
-            executor.prepare(cell, domain)
+            if stop():
+                return
+            try:
+                executor.prepare(cell, domain)
+            except Exception as error:  # the cells that need these images will tell in full
+                sink.note(not_prepared(domain, error))
             sink.prepared(i, len(chores))
         for task in tasks:
-            sink.started(task)
-            for records in executor.run(task.cells):
-                sink.records(records)
+            if stop():
+                return
+            for delivery in executor.run(task.cells, sink.started(task), stop):
+                sink.delivered(delivery)
+
+
+def not_prepared(domain: Domain, why: object) -> str:
+    """What to say of a domain that could not be made ready."""
+    return f"images of {domain}: cannot be made ready: {str(why).strip().splitlines()[-1]}"
 
 
 def chores(cells: Sequence[Cell]) -> list[Chore]:

@@ -70,6 +70,8 @@ class RunSection(Strict):
     engine: Literal["ray", "local"] = "ray"
     workers: Literal["auto"] | Annotated[int, Field(ge=1, le=4096)] = "auto"
     threads: int = Field(1, ge=1, le=1024)
+    checkpoint_minutes: float = Field(5.0, ge=0, allow_inf_nan=False)  # inside a domain; always at its end
+    cell_minutes: float | None = Field(None, gt=0, le=1e6)  # a cell that takes longer has failed
 
 
 class Filter(Strict):

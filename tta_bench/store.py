@@ -2,6 +2,7 @@
 
     results/<name>/benchmark.json      the cells of the last run, in order, with their names
     results/<name>/records/<key>.jsonl the cell's description, then a line for every round and domain
+    results/<name>/checkpoints/        cells that are under way, see `checkpoint`
     results/<name>/lock                held by the run that is writing
 
 Every line ends with a checksum of what stands before it, so that a torn or edited line is noticed.
@@ -17,6 +18,7 @@ import socket
 import time
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,11 +51,12 @@ class ResultStore:
             raise UserError(f"{path}: is damaged. Run the benchmark again to rewrite it.") from None
 
     def read(self, key: str) -> list[Record]:
-        """The intact records of a cell, newest last; a damaged line ends the reading."""
-        path = self._path(key)
-        if not path.exists():
+        """The intact records of a cell, newest last."""
+        try:
+            content = self._path(key).read_bytes()
+        except FileNotFoundError:
             return []
-        return [record for record, _ in _intact(path.read_bytes())]
+        return [record for record, _ in _intact(content, key)]
 
     def status(self, cell: Cell) -> str:
         """`done`, `unsupported`, `failed` or `missing`."""
@@ -63,33 +66,34 @@ class ResultStore:
 
     def open(self, cells: Sequence[Cell]) -> Lock:
         """Take the folder for one run and write down what it is about."""
-        try:
+        with writing(self.folder, "Choose another --results folder."):
             self.records_folder.mkdir(parents=True, exist_ok=True)
             lock = Lock(self.folder / "lock")
-        except OSError as error:
-            raise UserError(
-                f"{self.folder}: cannot be written: {error.strerror}. Choose another --results folder."
-            ) from error
-        self._write_manifest(cells)
+            try:
+                for torn in self.folder.rglob("*.partial"):  # of a run that was killed while writing
+                    torn.unlink()
+                self._write_manifest(cells)
+            except BaseException:
+                lock.release()
+                raise
         return lock
 
-    def forget(self, cell: Cell) -> None:
-        """Drop what is recorded of a cell, because it is about to be computed anew."""
-        self._path(cell.key).unlink(missing_ok=True)
+    def keep(self, key: str, wanted: Sequence[Record]) -> None:
+        """Drop all records of a cell but these, because the others are about to be computed anew."""
+        path = self._path(key)
+        with writing(path):
+            if wanted:
+                write_atomically(path, b"".join(map(_line, wanted)))
+            else:
+                path.unlink(missing_ok=True)
 
     def append(self, records: Sequence[Record]) -> None:
         """Add records of one cell and see them on the disk before going on."""
         path = self._path(records[0]["key"])
-        try:
-            with open(path, "ab") as file:
-                file.write(b"".join(map(_line, records)))
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise UserError(
-                f"{path}: cannot be written: {error.strerror}. Earlier records are intact; make room "
-                "and run the same command again."
-            ) from error
+        with writing(path), open(path, "ab") as file:
+            file.write(b"".join(map(_line, records)))
+            file.flush()
+            os.fsync(file.fileno())
 
     def repair(self, cell: Cell) -> str | None:
         """Set a damaged file aside, keep its intact lines; say which file it was."""
@@ -97,12 +101,13 @@ class ResultStore:
         if not path.exists():
             return None
         content = path.read_bytes()
-        sound = b"".join(line for _, line in _intact(content))
+        sound = b"".join(line for _, line in _intact(content, cell.key))
         if sound == content:
             return None
         aside = path.with_suffix(f".damaged-{int(time.time())}")
-        os.replace(path, aside)
-        _write_atomically(path, sound)
+        with writing(path):
+            os.replace(path, aside)
+            write_atomically(path, sound)
         return f"{path.name}: a damaged record was set aside as {aside.name} and is computed again"
 
     def _write_manifest(self, cells: Sequence[Cell]) -> None:
@@ -110,7 +115,7 @@ class ResultStore:
 
         rows = [describe(cell) for cell in cells]
         text = json.dumps({"version": __version__, "cells": rows}, indent=1)
-        _write_atomically(self.folder / MANIFEST, text.encode())
+        write_atomically(self.folder / MANIFEST, text.encode())
 
     def _path(self, key: str) -> Path:
         return self.records_folder / f"{key}.jsonl"
@@ -152,11 +157,12 @@ def describe(cell: Cell) -> Record:
 
 def cell_status(records: Sequence[Record], expected: int) -> str:
     """`done`, `unsupported`, `failed` or `missing`, from a cell's records."""
-    states = [record["status"] for record in records if record["kind"] == "domain"]
+    domains = [record for record in records if record["kind"] == "domain"]
     for state in ("unsupported", "failed"):
-        if state in states:
+        if any(record["status"] == state for record in domains):
             return state
-    return "done" if len(states) == expected else "missing"
+    places = {(record["round"], record["corruption"], record["severity"]) for record in domains}
+    return "done" if len(places) == expected else "missing"
 
 
 def benchmarks(results: Path) -> list[str]:
@@ -170,19 +176,36 @@ def _line(record: Record) -> bytes:
     return f"{text}\t{zlib.crc32(text.encode()):08x}\n".encode()
 
 
-def _intact(content: bytes) -> Iterator[tuple[Record, bytes]]:
-    """Records up to the first line whose checksum does not fit, each with its bytes."""
-    for line in content.splitlines(keepends=True):
-        text, _, checksum = line.rstrip(b"\n").rpartition(b"\t")
-        if not line.endswith(b"\n") or checksum != f"{zlib.crc32(text):08x}".encode():
-            return
-        yield json.loads(text), line
+def _intact(content: bytes, key: str) -> Iterator[tuple[Record, bytes]]:
+    """The cell's records whose checksum fits, each with its bytes."""
+    for line in content.split(b"\n")[:-1]:
+        text, _, checksum = line.rpartition(b"\t")
+        if checksum != f"{zlib.crc32(text):08x}".encode():
+            continue
+        record = json.loads(text)
+        if record["key"] == key:
+            yield record, line + b"\n"
 
 
-def _write_atomically(path: Path, content: bytes) -> None:
+@contextmanager
+def writing(path: Path, remedy: str = "") -> Iterator[None]:
+    """Turn what the disk refuses into a message: which file, why, and that nothing else is lost."""
+    try:
+        yield
+    except OSError as error:
+        remedy = remedy or "Earlier records are intact; make room and run the same command again."
+        raise UserError(f"{path}: cannot be written: {error.strerror or error}. {remedy}") from error
+
+
+def write_atomically(path: Path, *parts: bytes) -> None:
+    """Put a file in the place of another so that a crash leaves the one or the other, never a mixture."""
     partial = path.with_suffix(f".{os.getpid()}.partial")
-    with open(partial, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    try:
+        with open(partial, "wb") as file:
+            file.writelines(parts)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise

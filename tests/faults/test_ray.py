@@ -1,0 +1,94 @@
+"""Ray and what can happen to its processes: plugins that kill their worker, killed workers and drivers."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.faults.conftest import Bench, listening, processes, wait_for
+from tta_bench import ray_runner
+
+Tables = Callable[[Bench], str]
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+
+
+def test_a_plugin_takes_nothing_with_it_but_its_own_cell(
+    bench: Bench, undisturbed: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some raise, hang, exit, run out of memory or kill their process, some of them just once."""
+    monkeypatch.setattr(ray_runner, "GRACE_SECONDS", 3.0)
+    mark = {fault: str(bench.folder / fault) for fault in ("killed", "vanish")}
+    healed: list[Any] = [
+        {"use": "drift", "name": f"{fault} once", "fault": fault, "at": 8, "once": path}
+        for fault, path in mark.items()
+    ]
+    doomed: list[Any] = [
+        {"use": "drift", "name": fault, "fault": fault, "at": 4}
+        for fault in ("raise", "hang", "stuck", "exit", "memory", "killed")
+    ]
+    sharing = ["source", "t3a", {"use": "feature-drift", "name": "shared", "fault": "vanish", "at": 5}]
+    bench.write(
+        [*healed, *doomed, *sharing, {"use": "unsaved", "fault": "vanish", "at": 8}],
+        run={"engine": "ray", "workers": 3, "cell_minutes": 0.7},
+    )
+    outcome = bench.here()
+    assert outcome.returncode == 1, outcome.stderr
+    rows = bench.status()
+    notes = "\n".join(f"{name}: {row['state']} {row['note']}" for name, row in rows.items())
+    fine = {"killed once", "vanish once", "source", "t3a"}
+    assert {name for name, row in rows.items() if row["state"] == "done"} == fine, notes
+    assert {name for name, row in rows.items() if row["state"] != "failed"} == fine
+    assert "TimeLimit" in rows["hang"]["note"]
+    assert "had not answered for" in rows["stuck"]["note"]
+    for name in ("killed", "shared", "unsaved"):
+        assert "died 3 times without getting further" in rows[name]["note"], rows[name]
+    for name in ("raise", "killed"):
+        assert rows[name]["records"] == "1/4", "it got as far as it could"
+    bench.write([*healed, "source", "t3a"])
+    assert bench.here("--engine", "local").stderr.count("nothing left to run"), "the others are as they were"
+    assert bench.tables() == undisturbed(bench)
+
+
+def test_a_run_is_stopped_loses_workers_is_killed_and_ends_well(bench: Bench, undisturbed: Tables) -> None:
+    slow = [{"use": "drift", "name": f"drift {i}", "pause": 0.3 + i / 1000} for i in range(3)]
+    bench.write([*slow, "source", "t3a"], run={"engine": "ray", "workers": 2})
+
+    first = bench.start()
+    wait_for(lambda: bench.files("checkpoints/*.drift.*"))
+    os.killpg(first.pid, signal.SIGINT)
+    _, errors = first.communicate(timeout=60)
+    assert first.returncode == 130, errors
+    assert "the same command goes on" in errors
+    assert "Traceback" not in errors
+    assert b"tally" in b"".join(path.read_bytes() for path in bench.files("checkpoints/*.checkpoint"))
+    wait_for(lambda: not processes(first.pid), 20)
+    seen = bench.records()
+
+    second = bench.start()
+
+    def workers() -> list[int]:
+        return [pid for pid, command in processes(second.pid).items() if command == "ray::Worker.run"]
+
+    wait_for(lambda: len(workers()) == 2)
+    assert listening(processes(second.pid)) <= LOOPBACK, "no port is open to others"
+    os.kill(workers()[0], signal.SIGKILL)
+    wait_for(lambda: len(bench.records()) > len(seen))
+    second.kill()
+    # Ray's two watchmen take a minute to notice; nothing that computes or stores may outlive the driver
+    wait_for(lambda: all(command.endswith("Agent") for command in processes(second.pid).values()), 20)
+    assert seen <= bench.records()
+
+    assert bench.here("--engine", "local").returncode == 0
+    assert seen <= bench.records()
+    assert bench.tables() == undisturbed(bench)
+
+
+def test_a_cluster_that_is_not_there_is_told_at_once(bench: Bench) -> None:
+    bench.write(["source"])
+    outcome = bench.here("--engine", "ray", "--ray-address", "127.0.0.1:9")
+    assert outcome.returncode == 2
+    assert "127.0.0.1:9: nobody answers" in outcome.stderr

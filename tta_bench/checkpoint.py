@@ -1,0 +1,69 @@
+"""Checkpoints on disk, one file a cell: a digest, a line of JSON that says where, the encoded state.
+
+    results/<name>/checkpoints/<key>.checkpoint
+
+Only the driver writes them, by atomic rename; a file whose digest does not fit is set aside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+
+from tta_bench.exchange import Checkpoint
+from tta_bench.store import write_atomically, writing
+
+DIGEST_BYTES = 64
+
+
+class Damaged(Exception):
+    """A checkpoint that cannot be trusted; the text names the file and what became of it."""
+
+
+class Checkpoints:
+    """The checkpoints of one results folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "checkpoints"
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Put a checkpoint in the place of the cell's last one."""
+        where = {"key": checkpoint.key, "place": checkpoint.place, "batch": checkpoint.batch}
+        line = json.dumps(where).encode() + b"\n"
+        path = self._path(checkpoint.key)
+        with writing(path):
+            self.folder.mkdir(exist_ok=True)
+            write_atomically(path, _digest(line, checkpoint.content), line, checkpoint.content)
+
+    def load(self, key: str) -> Checkpoint | None:
+        """The cell's last checkpoint, if there is one; raises Damaged once it has set a bad one aside."""
+        path = self._path(key)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        line, newline, state = content[DIGEST_BYTES:].partition(b"\n")
+        if content[:DIGEST_BYTES] == _digest(line, newline, state):
+            where = json.loads(line)
+            if where["key"] == key:
+                return Checkpoint(**where, content=state)
+        aside = path.with_suffix(f".damaged-{int(time.time())}")
+        os.replace(path, aside)
+        raise Damaged(f"{path.name}: a damaged checkpoint was set aside as {aside.name}")
+
+    def remove(self, key: str) -> None:
+        """Delete a cell's checkpoint, because the cell is done or starts anew."""
+        self._path(key).unlink(missing_ok=True)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}.checkpoint"
+
+
+def _digest(*parts: bytes) -> bytes:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest().encode()

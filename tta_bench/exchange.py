@@ -1,0 +1,44 @@
+"""What driver and workers tell each other, all of it plain data: where a cell starts, what it delivers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tta_bench.store import Record
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How to run; nothing here may change a number, except `threads`, which rounds sums otherwise."""
+
+    threads: int = 1
+    checkpoint_seconds: float = 300.0  # between two checkpoints inside one domain
+    cell_seconds: float | None = None  # what one cell may take in one go
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A cell at rest. The domains of all rounds are counted through, from 0; so are batches in a domain."""
+
+    key: str
+    place: int
+    batch: int
+    content: bytes = field(repr=False)  # of `tree.encode`
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a cell goes on: the places that are recorded already, and the checkpoint after them."""
+
+    finished: frozenset[int] = frozenset()
+    checkpoint: Checkpoint | None = None
+    described: bool = False  # the record of the cell as a whole is there
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Records of one cell that become known together, and the checkpoint that follows them."""
+
+    key: str
+    records: list[Record] = field(default_factory=list)
+    checkpoint: Checkpoint | None = None

@@ -1,0 +1,174 @@
+"""A cell on its way through the stream: adapt, score, and stop or go on anywhere, bit for bit."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tta_bench import tree
+from tta_bench.api import Domain, Method, Model, Source
+from tta_bench.exchange import Checkpoint, Policy, Start
+from tta_bench.feed import Batch, Feed
+from tta_bench.grid import Cell
+from tta_bench.limits import within
+from tta_bench.plan import forgets, repeats
+from tta_bench.score import Score
+from tta_bench.store import Record
+
+
+@dataclass
+class Tally:
+    """What one domain has come to so far."""
+
+    score: Score = field(default_factory=Score)
+    seconds: float = 0.0
+    forward_images: int = 0
+    backward_images: int = 0
+    skipped_updates: int = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """The counts as plain data."""
+        return vars(self) | {"score": vars(self.score)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from such counts."""
+        vars(self.score).update(state["score"])
+        vars(self).update(state | {"score": self.score})
+
+
+class Lane:
+    """One cell, its method and its model. A domain of one round is a place; places count from 0."""
+
+    def __init__(self, cell: Cell, method: Method, model: Model, policy: Policy, start: Start) -> None:
+        self.cell, self.method, self.model = cell, method, model
+        self.policy, self.start = policy, start
+        self.repeats, self.forgets = repeats(cell, method), forgets(cell, method)
+        # Without a state of its own, a method that remembers can only start from the beginning.
+        self.restorable = self.forgets or type(method).state_dict is not Method.state_dict
+        self.places = len(cell.domains) * (1 if self.repeats else cell.rounds)
+        self.spent_seconds = 0.0
+        self.measured_bytes = 0
+        self.over = False
+
+    def setup(self, source: Source) -> None:
+        """Give the method its model and the clean images; passes of the setup are not counted."""
+        seed_everything(self.cell.key)
+        with torch.no_grad():
+            self.method.setup(self.model, source)
+
+    def wants(self, place: int) -> bool:
+        """Whether this domain has still to be run."""
+        return not self.over and place < self.places and place not in self.start.finished
+
+    def run(self, place: int, feed: Feed, stop: Callable[[], bool]) -> Iterator[Checkpoint | Record]:
+        """Adapt to and score one domain: checkpoints on the way, the record at the end unless stopped."""
+        round, domain = self.where(place, feed)
+        labels = feed.labels(round, domain)
+        first, tally = self._begin(place, round, domain)
+        batches = feed.batches(self.method, self.model, round, domain, first)
+        saved = time.monotonic()
+        for done, target in enumerate(labels[first:], first + 1):
+            self._step(batches, target, tally)
+            stopped = stop()
+            if done < len(labels) and (stopped or time.monotonic() - saved > self.policy.checkpoint_seconds):
+                if self.restorable:
+                    yield self._inside(place, done, tally)
+                if stopped:
+                    return
+                saved = time.monotonic()
+        counts = {k: v for k, v in vars(tally).items() if k != "score"}
+        yield tally.score.summary() | counts
+
+    def where(self, place: int, feed: Feed) -> tuple[int, Domain]:
+        """Round (from 1) and domain of a place."""
+        turn, index = divmod(place, len(feed.stream.domains))
+        return turn + 1, feed.stream.domains[index]
+
+    def after(self, place: int) -> Checkpoint | None:
+        """The checkpoint at a domain's end; what forgets, or is done, has nothing to keep."""
+        if self.forgets or not self.restorable or place + 1 == self.places:
+            return None
+        return self._checkpoint(place + 1, 0, {"method": self.method.state_dict()})
+
+    @property
+    def seconds_left(self) -> float | None:
+        """What is left of the cell's time."""
+        limit = self.policy.cell_seconds
+        return None if limit is None else limit - self.spent_seconds
+
+    def _begin(self, place: int, round: int, domain: Domain) -> tuple[int, Tally]:
+        """Bring everything to where the domain starts, or to where it was left."""
+        tally, checkpoint = Tally(), self.start.checkpoint
+        saved: dict[str, Any] = {}
+        if checkpoint is not None and checkpoint.place == place:
+            saved = tree.decode(checkpoint.content)
+            self.method.load_state_dict(saved["method"])
+        if "tally" in saved:
+            tally.load_state_dict(saved["tally"])
+            restore_generators(saved["generators"])
+            assert checkpoint is not None
+            return checkpoint.batch, tally
+        seed_everything(f"{self.cell.key}/{round}/{domain}")
+        if self.cell.reset == "domain":
+            self.method.reset()
+        return 0, tally
+
+    def _step(self, batches: Iterator[Batch], target: Tensor, tally: Tally) -> None:
+        """One batch: read it, adapt to it, score it."""
+        start = time.perf_counter()
+        try:
+            with within(self.seconds_left):
+                batch, load_seconds = next(batches)
+                passes = (self.model.passes.forward_images, self.model.passes.backward_images)
+                skipped, begun = self.method.skipped_updates, time.perf_counter()
+                with torch.no_grad():
+                    output = self.method.step(batch)
+                tally.seconds += time.perf_counter() - begun + load_seconds
+        finally:
+            self.spent_seconds += time.perf_counter() - start
+        expected = (len(target), self.model.num_classes)
+        if output.shape != expected:
+            raise ValueError(f"the method answered with shape {tuple(output.shape)}, not {expected}")
+        tally.score.add(output.detach().cpu(), target, self.method.outputs)
+        tally.skipped_updates += self.method.skipped_updates - skipped
+        if self.method.consumes == "features":  # the shared pass is one that it needs for itself
+            tally.forward_images += len(target)
+        else:
+            tally.forward_images += self.model.passes.forward_images - passes[0]
+            tally.backward_images += self.model.passes.backward_images - passes[1]
+
+    def _inside(self, place: int, batch: int, tally: Tally) -> Checkpoint:
+        """A checkpoint before batch number `batch` of a domain."""
+        state = {"method": self.method.state_dict(), "tally": tally.state_dict(), "generators": generators()}
+        return self._checkpoint(place, batch, state)
+
+    def _checkpoint(self, place: int, batch: int, state: dict[str, Any]) -> Checkpoint:
+        return Checkpoint(self.cell.key, place, batch, tree.encode(state))
+
+
+def seed_everything(text: str) -> None:
+    """Seed the global generators, for plugins that use them, from where we are in the grid."""
+    seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
+    torch.manual_seed(seed)
+    np.random.seed(seed)
+    random.seed(seed)
+
+
+def generators() -> dict[str, Any]:
+    """The states of the global generators."""
+    return {"torch": torch.get_rng_state(), "numpy": np.random.get_state(), "python": random.getstate()}
+
+
+def restore_generators(states: dict[str, Any]) -> None:
+    """Put back what `generators` returned."""
+    torch.set_rng_state(states["torch"])
+    np.random.set_state(states["numpy"])
+    random.setstate(states["python"])

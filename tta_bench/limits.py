@@ -1,0 +1,31 @@
+"""A time limit on a plugin's code, by an alarm in the main thread: its traceback shows where it hung."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class TimeLimit(BaseException):
+    """The time is up. Not an Exception, lest a plugin that catches those goes on hanging."""
+
+
+@contextmanager
+def within(seconds: float | None) -> Iterator[None]:
+    """Raise TimeLimit in the block once so many seconds have passed; None is no limit."""
+    if seconds is None:
+        yield
+        return
+
+    def ring(*_: Any) -> None:
+        raise TimeLimit("the cell has used up its time (run.cell_minutes)")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-6))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
