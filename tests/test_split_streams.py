@@ -17,7 +17,7 @@ from torch import Tensor
 from tta_bench import registry
 from tta_bench.api import Domain, Method, Source, Target
 from tta_bench.data.cifar10_mini import Cifar10Mini
-from tta_bench.execute import seed_everything
+from tta_bench.lane import seed_everything
 
 DOMAINS = [Domain("gaussian_noise", 5), Domain("contrast", 5), Domain("fog", 5)]
 BATCHES, SIZE = 3, 6  # a domain
