@@ -1,4 +1,8 @@
-"""Batches and labels for the lanes of one task. Features are computed once, and kept while they fit."""
+"""Batches and labels for the lanes of one task. Features are computed once for all methods and rounds.
+
+Those of the domain in use are in memory, for the methods that read it in turn; those of all domains are on
+disk, for the next round, as many as fit there.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,18 @@ from torch import Tensor
 
 from tta_bench.api import Data, Domain, Method, Model
 from tta_bench.data import read_ahead
+from tta_bench.features import FeatureCache
 from tta_bench.grid import Cell
 
-FEATURE_CACHE_BYTES = 512 * 2**20
 Batch = tuple[Tensor, float]  # what a method's step receives, and the seconds it took to get
+Visit = tuple[int, Domain]  # round, or 0 if every round brings the same batches
 
 
 class Feed:
     """The stream of one task, as methods and scores read it."""
 
-    def __init__(self, data: Data, cell: Cell, num_classes: int) -> None:
+    def __init__(self, data: Data, cell: Cell, num_classes: int, rereads: bool) -> None:
+        """`rereads` says whether any method reads features in more than one round."""
         self.data = data
         self.truth = torch.from_numpy(data.test_labels())
         if len(self.truth) == 0:
@@ -31,7 +37,9 @@ class Feed:
                 f"and the model knows {num_classes} classes"
             )
         self.stream = cell.stream(len(self.truth))
-        self._kept: dict[tuple[int, int, Domain], dict[int, Batch]] = {}
+        self._visit: Visit | None = None
+        self._in_use: dict[int, dict[int, Batch]] = {}  # by model, then by number of the batch
+        self._on_disk = FeatureCache() if rereads and self.stream.fixed_batches else None
 
     def labels(self, round: int, domain: Domain) -> list[Tensor]:
         """The labels of every batch of a domain."""
@@ -41,7 +49,7 @@ class Feed:
         self, method: Method, model: Model, round: int, domain: Domain, first: int
     ) -> Iterator[Batch]:
         """What a method receives, in order, from batch number `first` on."""
-        known = self._domain(model, round, domain) if method.consumes == "features" else {}
+        known = self._known(model, round, domain) if method.consumes == "features" else {}
         indices = self.stream.batches(round, domain)
         wanted = [index for i, index in enumerate(indices) if i >= first and i not in known]
         images = read_ahead.batches(self.data, domain, wanted)
@@ -51,16 +59,20 @@ class Feed:
                 continue
             if i not in known:
                 known[i] = self._features(model, next(images))
+                if self._on_disk is not None:
+                    self._on_disk.put((id(model), domain, i), *known[i])
             yield known[i]
 
-    def _domain(self, model: Model, round: int, domain: Domain) -> dict[int, Batch]:
-        """The features that are kept of a domain, by batch; others make room, but not those in use."""
-        turn = 0 if self.stream.fixed_batches else round
-        if (id(model), turn, domain) not in self._kept:
-            kept = sum(z.nbytes for batches in self._kept.values() for z, _ in batches.values())
-            if kept > FEATURE_CACHE_BYTES or not self.stream.fixed_batches:
-                self._kept = {k: v for k, v in self._kept.items() if k[1:] == (turn, domain)}
-        return self._kept.setdefault((id(model), turn, domain), {})
+    def _known(self, model: Model, round: int, domain: Domain) -> dict[int, Batch]:
+        """The features of a domain that need not be computed, by batch; those of others make room."""
+        visit = (0 if self.stream.fixed_batches else round, domain)
+        if visit != self._visit:
+            self._visit, self._in_use = visit, {}
+        if id(model) not in self._in_use:
+            count = len(self.stream.batches(round, domain))
+            found = {i: self._on_disk.get((id(model), domain, i)) for i in range(count) if self._on_disk}
+            self._in_use[id(model)] = {i: batch for i, batch in found.items() if batch is not None}
+        return self._in_use[id(model)]
 
     def _features(self, model: Model, images: Tensor) -> Batch:
         start = time.perf_counter()
