@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test install install-test clean
+.PHONY: run test smoke install install-test clean
 
 run: install
 	$(BIN)/tta-bench run benchmark.yaml
@@ -14,6 +14,11 @@ test: install-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest
+
+# Every recipe on the embedded networks; results go to a folder that may be thrown away.
+smoke: install
+	set -e; for recipe in recipes/*.yaml; do \
+	  $(BIN)/tta-bench run $$recipe --micro --results results/smoke; done
 
 install: $(VENV)/installed
 install-test: $(VENV)/installed-test

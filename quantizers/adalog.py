@@ -27,6 +27,7 @@ from tta_bench_quantizers.blockwise import collect
 from tta_bench_quantizers.fake import dequantize
 from tta_bench_quantizers.layers import QuantMatmul, quantized_layer
 from tta_bench_quantizers.logarithmic import AdaLogActivation
+from tta_bench_quantizers.ownership import own_inputs_
 from tta_bench_quantizers.packing import Packing, packed_bytes
 from tta_bench_quantizers.refusals import (
     refuse_bits,
@@ -100,6 +101,7 @@ class AdaLog(Quantizer):
                 set_norm_(model.net.get_submodule(norm), **site_fields(calibration, norm))
             build = self._product if kind in ("scores", "values") else self._layer
             replace_module(model.net, site, build(kind, old, fields))
+        own_inputs_(model.net)
 
     def _product(self, kind: Kind, old: nn.Module, fields: dict[str, Tensor]) -> nn.Module:
         bits = Bits.parse(self.bits).activation

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from tta_bench_quantizers.activations import ActivationQuantizer
 from tta_bench_quantizers.layers import QuantMatmul
 from tta_bench_quantizers.sites import replace_module
 
@@ -39,11 +40,16 @@ class DecomposedAttention(nn.Module):
         qkv = self.qkv(x).view(batch, tokens, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
         q, k, v = qkv.unbind(0)
         scores = self.matmul1(self.q_norm(q), self.k_norm(k).transpose(-2, -1))
-        attention = self.attn_drop((scores * self.scale).softmax(dim=-1))
+        attention = self.attn_drop(self._softmax(scores))
         out = self.norm(self.matmul2(attention, v).transpose(1, 2).flatten(2))
         if self.gate is not None:
             out = out * self.gate(x).sigmoid()
         return self.proj_drop(self.proj(out))
+
+    def _softmax(self, scores: Tensor) -> Tensor:
+        """Attention; while it is calibrated, somebody else may hold the scores."""
+        quantised = isinstance(self.matmul1.a, ActivationQuantizer) and not scores.requires_grad
+        return (scores.mul_(self.scale) if quantised else scores * self.scale).softmax(dim=-1)
 
 
 def is_attention(module: nn.Module) -> bool:

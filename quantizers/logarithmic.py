@@ -8,13 +8,19 @@ T is coarse, as integer hardware would have it; at run time all of it is one tab
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
+from tta_bench_quantizers import kernels
 from tta_bench_quantizers.activations import ActivationQuantizer, in_chunks
 
 R = 37
 BASES = range(10, 138)  # candidate q
+MOST_COMPARED_BITS = 5
+NEIGHBOURS = 64  # floats on either side of a threshold at which it is checked
 
 
 def fraction_table(bits: int) -> Tensor:
@@ -32,9 +38,9 @@ def level_table(q: Tensor, bits: int) -> Tensor:
 
 
 def log_codes(x: Tensor, scale: Tensor, q: Tensor, bits: int) -> Tensor:
-    """Codes 0 … 2^b as int32; 2^b means zero. `scale` and `q` broadcast."""
+    """Codes 0 … 2^b, still float; 2^b means zero. `scale` and `q` broadcast."""
     code = torch.div(x, scale).clamp_(1e-15, 1).log2_().mul_(-R / q).round_()
-    return code.clamp_max_(2**bits).int()
+    return code.clamp_max_(2**bits)
 
 
 def look_up(table: Tensor, codes: Tensor) -> Tensor:
@@ -45,8 +51,38 @@ def look_up(table: Tensor, codes: Tensor) -> Tensor:
 def adalog(x: Tensor, scale: Tensor, q: Tensor, bits: int) -> Tensor:
     """x̂ for any number of bases at once; `scale` and `q` broadcast against x."""
     offset = torch.arange(q.numel(), device=q.device).view(q.shape) * (2**bits + 1)
-    codes = log_codes(x, scale, q, bits) + offset.int()
+    codes = log_codes(x, scale, q, bits).int() + offset.int()
     return look_up(level_table(q.flatten(), bits).flatten(), codes) * scale
+
+
+def find_thresholds(codes: Callable[[Tensor], Tensor], count: int) -> Tensor | None:
+    """For n < count, the least number whose code is at most n; None unless codes fall with every step.
+
+    So n thresholds lie above x exactly if its code is n: comparisons take the place of the logarithm, with
+    its own rounding errors. Found by bisection over all floats, and checked around every threshold.
+    """
+    wanted = torch.arange(count)
+    ends = torch.tensor([-torch.inf, torch.inf])
+    low, high = (_rank(end).repeat(count) for end in ends)
+    while (low < high).any():
+        middle = (low + high).div(2, rounding_mode="floor")
+        small = codes(_number(middle)) <= wanted
+        low, high = torch.where(small, low, middle + 1), torch.where(small, middle, high)
+    thresholds = _number(high)
+    around = _number((high[:, None] + torch.arange(-NEIGHBOURS, NEIGHBOURS)).clamp(*map(int, _rank(ends))))
+    steps = (around.unsqueeze(-1) < thresholds).sum(-1)
+    return thresholds if torch.equal(steps, codes(around).long()) else None
+
+
+def _rank(x: Tensor) -> Tensor:
+    """The place of a float among all floats, 0 being zero's."""
+    bits = x.view(torch.int32).long()
+    return torch.where(bits < 0, -(2**31) - bits, bits)
+
+
+def _number(rank: Tensor) -> Tensor:
+    """The float at a place."""
+    return torch.where(rank < 0, -(2**31) - rank, rank).int().view(torch.float32)
 
 
 class AdaLogActivation(ActivationQuantizer):
@@ -61,14 +97,26 @@ class AdaLogActivation(ActivationQuantizer):
         self.bits, self.shift = bits, shift
         self.register_buffer("scale", scale)
         self.register_buffer("q", q)
-        self.register_buffer("levels", level_table(q, bits) * scale, persistent=False)
+        levels = torch.cat([level_table(q, bits) * scale, scale.new_full((1,), torch.nan)])
+        self.register_buffer("levels", levels, persistent=False)  # the last is of what is no number
 
-    def forward(self, x: Tensor) -> Tensor:
-        return in_chunks(self._quantise, x)
+    def eager(self, x: Tensor) -> Tensor:
+        return in_chunks(lambda part: look_up(self.levels, self._codes(part).int()), x)
 
-    def _quantise(self, x: Tensor) -> Tensor:
+    def fused(self, x: Tensor) -> Tensor:
+        if self.thresholds is None:
+            return self.eager(x)
+        steps = len(self.thresholds)
+        return kernels.run("staircase", x, self.thresholds, self.levels, steps, in_place=self.owns_input)
+
+    @cached_property
+    def thresholds(self) -> Tensor | None:
+        """Where the staircase has its steps; None where a logarithm is faster than so many comparisons."""
+        return find_thresholds(self._codes, 2**self.bits) if self.bits <= MOST_COMPARED_BITS else None
+
+    def _codes(self, x: Tensor) -> Tensor:
         x = x + self.shift if self.shift else x
-        return look_up(self.levels, log_codes(x, self.scale, self.q, self.bits))
+        return log_codes(x, self.scale, self.q, self.bits).nan_to_num_(2**self.bits + 1)
 
     def clipped(self, x: Tensor) -> Tensor:
         return x + self.shift > self.scale

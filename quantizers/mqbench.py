@@ -15,6 +15,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from tta_bench.api import Bits, Calibration, Model, Progress, Quantizer
+from tta_bench_quantizers.activations import UniformActivation
 from tta_bench_quantizers.adaround import short_schedule
 from tta_bench_quantizers.fake import affine_codes
 from tta_bench_quantizers.layers import quantized_layer
@@ -124,7 +125,7 @@ def fit_weight(weight: Tensor, bits: int) -> dict[str, Tensor]:
     return {"codes": affine_codes(weight, scale, zero, bits), "w_scale": scale, "w_zero": zero}
 
 
-def place_quantizer_(model: Model, producer: str, quantiser: nn.Module) -> None:
+def place_quantizer_(model: Model, producer: str, quantiser: UniformActivation) -> None:
     """Quantise a tensor for all its readers; norm layers keep their places and names."""
     if producer == INPUT:
         model.input_quantizer = quantiser  # a pixel prompt is laid on top of it
@@ -133,4 +134,7 @@ def place_quantizer_(model: Model, producer: str, quantiser: nn.Module) -> None:
         model.classifier.input = quantiser
     else:
         module = model.net.get_submodule(producer)
+        if isinstance(module, nn.ReLU):
+            module, quantiser.rectifies = nn.Identity(), True
+        quantiser.owns_input = True  # the float tensor has no other reader
         replace_module(model.net, producer, nn.Sequential(module, quantiser))

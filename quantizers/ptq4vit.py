@@ -19,6 +19,7 @@ from tta_bench_quantizers.attention import decompose_attention_
 from tta_bench_quantizers.blockwise import GradMode, collect, gradient_loss
 from tta_bench_quantizers.fake import symmetric_codes
 from tta_bench_quantizers.layers import QuantMatmul, quantized_layer
+from tta_bench_quantizers.ownership import own_inputs_
 from tta_bench_quantizers.packing import Packing, packed_bytes
 from tta_bench_quantizers.ptq4vit_search import (
     Search,
@@ -82,6 +83,7 @@ class Ptq4Vit(Quantizer):
         for site, kind in vit_sites(model).items():
             old, fields = model.net.get_submodule(site), site_fields(calibration, site)
             replace_module(model.net, site, self._quantised(kind, old, fields))
+        own_inputs_(model.net)
 
     def _quantised(self, kind: Kind, old: nn.Module, fields: dict[str, Tensor]) -> nn.Module:
         """The module that takes a site's place."""

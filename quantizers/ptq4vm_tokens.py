@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from tta_bench_quantizers import kernels
 from tta_bench_quantizers.activations import ActivationQuantizer
 from tta_bench_quantizers.fake import affine_bounds, fake_quantize
 
@@ -38,8 +39,11 @@ class TokenActivation(ActivationQuantizer):
         for name, tensor in {"sigma": sigma.float(), **rows}.items():
             self.register_buffer(name, torch.as_tensor(tensor))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def eager(self, x: Tensor) -> Tensor:
         return fake_quantize(x / self.sigma, *self.rows(len(x)))
+
+    def fused(self, x: Tensor) -> Tensor:
+        return kernels.run("smoothed", x, *self.rows(len(x)), self.sigma, granule=0)
 
     def rows(self, length: int) -> tuple[Tensor, Tensor, Tensor]:
         """Scale, least and greatest code for each of `length` tokens."""

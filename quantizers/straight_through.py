@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import relu
 
 from tta_bench_quantizers.activations import UniformActivation
 from tta_bench_quantizers.fake import Bound, clip_
@@ -43,5 +44,6 @@ class DifferentiableActivation(UniformActivation):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.requires_grad:
+            x = relu(x) if self.rectifies else x  # its derivative is 0 where rounding alone would pass some
             return quantize_straight_through(x, self.scale, *self.bounds())
         return super().forward(x)

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from tta_bench_quantizers import kernels
 from tta_bench_quantizers.activations import ActivationQuantizer, in_chunks
 from tta_bench_quantizers.fake import fake_quantize
 
@@ -51,8 +52,16 @@ class TwinSoftmax(ActivationQuantizer):
         self.bits, self.mode = bits, mode
         self.register_buffer("split", split)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def eager(self, x: Tensor) -> Tensor:
         return in_chunks(lambda part: twin_softmax(part, self.split, self.bits, self.mode), x)
+
+    def fused(self, x: Tensor) -> Tensor:
+        fine, coarse = self.scales().tolist()
+        numbers = (float(self.split), fine, coarse)
+        if self.mode == "paper":
+            return kernels.run("twin_select", x, *numbers, in_place=self.owns_input)
+        top = 2 ** (self.bits - 1) - 1
+        return kernels.run("twin_sum", x, *numbers, top, in_place=self.owns_input)
 
     def clipped(self, x: Tensor) -> Tensor:
         return torch.zeros_like(x, dtype=torch.bool)  # both ranges end where the data does
@@ -71,8 +80,13 @@ class TwinGelu(ActivationQuantizer):
         self.bits = bits
         self.register_buffer("scale", scale)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def eager(self, x: Tensor) -> Tensor:
         return in_chunks(lambda part: twin_gelu(part, self.scale, self.bits), x)
+
+    def fused(self, x: Tensor) -> Tensor:
+        negative, positive = self.scales().tolist()
+        half = 2 ** (self.bits - 1)
+        return kernels.run("twin_signed", x, negative, positive, half, in_place=self.owns_input)
 
     def clipped(self, x: Tensor) -> Tensor:
         return torch.div(x, self.scale).round_() > 2 ** (self.bits - 1) - 1

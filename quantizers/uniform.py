@@ -17,6 +17,7 @@ from tta_bench_quantizers.activations import UniformActivation
 from tta_bench_quantizers.fake import symmetric_codes
 from tta_bench_quantizers.layers import quantized_layer
 from tta_bench_quantizers.observe import RangeObserver, observe_inputs
+from tta_bench_quantizers.ownership import own_inputs_
 from tta_bench_quantizers.packing import Packing, packed_bytes
 from tta_bench_quantizers.refusals import refuse_bits
 from tta_bench_quantizers.scales import Rule, affine_scale, symmetric_row_scales
@@ -69,6 +70,7 @@ class Uniform(Quantizer):
             layer = model.net.get_submodule(site)
             new = quantized_layer(layer, fields["codes"], fields["w_scale"], bits=bits.weight, input=inside)
             replace_module(model.net, site, new)
+        own_inputs_(model.net)
 
     def packed_bytes(self, model: Model) -> int:
         sites = {}

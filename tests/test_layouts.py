@@ -79,7 +79,7 @@ def test_memory_is_shown_where_the_parameter_changes_it() -> None:
     table = build(pd.concat([lean, rich.assign(memory_mib=200.25)]), "sweep")
     found = values(table, "ZOA")
     assert (found["memory bank_size=0"], found["memory bank_size=32"]) == (0.0, 0.25)
-    assert "beyond the leanest value, which takes 200.00 MiB" in " ".join(table.notes)
+    assert "beyond that of the leanest value, which takes 200.00 MiB" in " ".join(table.notes)
     assert len(build(pd.concat([lean, rich]), "sweep").columns) == 2
 
 

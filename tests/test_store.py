@@ -34,8 +34,8 @@ def record(cell: Cell, round: int = 1, **facts: Any) -> dict[str, Any]:
 
 def test_what_is_appended_is_read_back(cell: Cell, store: ResultStore) -> None:
     store.open([cell]).release()
-    store.append([record(cell, round=1), record(cell, round=2)])
-    store.append([record(cell, round=3)])
+    store.append(cell.key, [record(cell, round=1), record(cell, round=2)])
+    store.append(cell.key, [record(cell, round=3)])
     assert [r["round"] for r in store.read(cell.key)] == [1, 2, 3]
 
 
@@ -52,7 +52,7 @@ def test_a_damaged_record_is_noticed_and_set_aside(
 ) -> None:
     store.open([cell]).release()
     for round in (1, 2, 3):
-        store.append([record(cell, round=round)])
+        store.append(cell.key, [record(cell, round=round)])
     path = store.records_folder / f"{cell.key}.jsonl"
     path.write_bytes(damage(path.read_bytes()))
     assert len(store.read(cell.key)) == kept

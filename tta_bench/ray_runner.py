@@ -52,6 +52,7 @@ class RayRunner:
     slots: list[Slot] = field(default_factory=list)
     pending: dict[Any, Slot] = field(default_factory=dict)  # what a worker owes us → the worker
     looked: float = 0.0
+    started: bool = False  # any worker, ever
     failed_starts: int = 0
 
     def run(self, tasks: Sequence[Task], chores: Sequence[Chore], sink: Sink, stop: Stop) -> None:
@@ -103,7 +104,7 @@ class RayRunner:
                 for debt in ready:
                     jobs.extend(self._advance(debt))
             else:
-                time.sleep(WAIT_SECONDS)  # every node is lost; one may come back
+                time.sleep(WAIT_SECONDS)
             self._kill_silent()
 
     def _idle(self) -> list[Slot]:
@@ -120,15 +121,18 @@ class RayRunner:
         for _ in range(min(self._room(), busy + waiting) - len(self.slots)):
             make = self.ray.remote(num_cpus=self.policy.threads)(Worker)
             slot = Slot(make.remote(self.policy, self.switch))
+            self.started = True
             self.slots.append(slot)
             self.pending[slot.worker.ready.remote()] = slot
 
     def _room(self) -> int:
-        """Workers for which there is room now."""
+        """Workers for which there is room now. A cluster of others may get new nodes; ours will not."""
         alive = [node["Resources"].get("CPU", 0) for node in self.ray.nodes() if node["Alive"]]
         room = sum(int(cpus) // self.policy.threads for cpus in alive)
-        if room == 0 and not self.slots:
+        if room == 0 and not self.started:
             raise UserError(f"Ray: no node has {self.policy.threads} CPUs. Lower run.threads, or add a node.")
+        if room == 0 and self.address is None:
+            raise UserError("Ray has died. What is recorded is kept; the same command goes on from there.")
         return room if self.workers == "auto" else min(room, int(self.workers))
 
     def _give(self, slot: Slot, jobs: deque[Job]) -> None:

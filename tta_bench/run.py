@@ -8,17 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tta_bench import plan
-from tta_bench.checkpoint import Checkpoints, Damaged
 from tta_bench.errors import ConfigError, Problem, UserError
-from tta_bench.exchange import Delivery, Policy, Start
+from tta_bench.exchange import Policy
 from tta_bench.grid import Cell
 from tta_bench.interrupt import Interrupt
-from tta_bench.plan import Task
 from tta_bench.progress import Progress
-from tta_bench.resume import start_of
 from tta_bench.runner import Runner, chores
 from tta_bench.schema import RunSection
 from tta_bench.store import ResultStore
+from tta_bench.writer import Writer
 
 OVERWRITE = ("missing", "failed", "all")
 
@@ -34,53 +32,6 @@ class Summary:
     @property
     def failed(self) -> int:
         return self.states.get("failed", 0)
-
-
-class Writer:
-    """The sink of a run: what arrives goes to the disk first, then to the screen."""
-
-    def __init__(self, store: ResultStore, progress: Progress, anew: Sequence[Cell]) -> None:
-        self.store, self.progress = store, progress
-        self.checkpoints = Checkpoints(store.folder)
-        self.anew = {cell.key for cell in anew}
-        self.missing: dict[str, int] = {}  # records, by cell
-
-    def prepared(self, done: int, total: int) -> None:
-        self.progress.prepared(done, total)
-
-    def note(self, text: str) -> None:
-        self.progress.note(text)
-
-    def started(self, task: Task) -> list[Start]:
-        return [self._start(cell) for cell in task.cells]
-
-    def delivered(self, delivery: Delivery) -> None:
-        if delivery.records:
-            self.store.append(delivery.records)
-            self.progress.records(delivery.records)
-            self.missing[delivery.key] -= sum(r.get("status") == "ok" for r in delivery.records)
-        if delivery.checkpoint is not None:
-            self.checkpoints.save(delivery.checkpoint)
-        elif self.missing[delivery.key] == 0:
-            self.checkpoints.remove(delivery.key)
-
-    def _start(self, cell: Cell) -> Start:
-        """Where the disk says that a cell goes on; what is not part of that is dropped from it."""
-        if cell.key in self.anew:
-            self.anew.remove(cell.key)
-            self.store.keep(cell.key, [])
-            self.checkpoints.remove(cell.key)
-        try:
-            checkpoint = self.checkpoints.load(cell.key)
-        except Damaged as damage:
-            self.note(f"{damage}; the cell goes on from its last complete state")
-            checkpoint = None
-        start, kept = start_of(cell, self.store.read(cell.key), checkpoint)
-        self.store.keep(cell.key, kept)
-        there = len(kept) - start.described
-        self.missing[cell.key] = cell.records_expected - there
-        self.progress.started(cell, there)
-        return start
 
 
 def run(
@@ -107,7 +58,10 @@ def run(
             writer = Writer(store, progress, anew=waiting if overwrite == "all" else [])
             done = len(chosen) - len(waiting)
             with progress.running(waiting, done), Interrupt(progress.note) as stop:
-                runner.run(plan.tasks(waiting), chores(waiting), writer, stop)
+                try:
+                    runner.run(plan.tasks(waiting), chores(waiting), writer, stop)
+                finally:
+                    writer.flush()
             if stop():
                 raise KeyboardInterrupt
     finally:

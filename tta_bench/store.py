@@ -87,13 +87,14 @@ class ResultStore:
             else:
                 path.unlink(missing_ok=True)
 
-    def append(self, records: Sequence[Record]) -> None:
-        """Add records of one cell and see them on the disk before going on."""
-        path = self._path(records[0]["key"])
+    def append(self, key: str, records: Sequence[Record], sync: bool = True) -> None:
+        """Add records of one cell, and see all of its records on the disk before going on if asked to."""
+        path = self._path(key)
         with writing(path), open(path, "ab") as file:
             file.write(b"".join(map(_line, records)))
             file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
 
     def repair(self, cell: Cell) -> str | None:
         """Set a damaged file aside, keep its intact lines; say which file it was."""

@@ -11,6 +11,7 @@ import yaml
 
 from tta_bench.errors import ConfigError, Problem, UserError
 
+PLAIN = ("str", "int", "float", "bool", "null", "seq", "map")
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
     """The mapping in a YAML file."""
@@ -34,10 +35,14 @@ class _UniqueKeyLoader(yaml.SafeLoader):
     """Plain data only; a key given twice is an error; no aliases, which can grow without bound."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
+        line = self.peek_event().start_mark.line + 1
         if self.check_event(yaml.events.AliasEvent):
-            mark = self.peek_event().start_mark
-            raise yaml.YAMLError(f"line {mark.line + 1}: aliases (*) are not supported, write it out")
-        return super().compose_node(parent, index)
+            raise yaml.YAMLError(f"line {line}: aliases (*) are not supported, write it out")
+        node: Any = super().compose_node(parent, index)
+        kind = node.tag.removeprefix("tag:yaml.org,2002:")
+        if kind not in PLAIN:
+            raise yaml.YAMLError(f"line {line}: {kind} is not supported here, write a text in quotes")
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = Counter(key.value for key, _ in node.value if isinstance(key.value, str))

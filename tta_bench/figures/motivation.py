@@ -22,13 +22,13 @@ def draw(frame: DataFrame, round: int | None) -> Figure:
     from matplotlib.figure import Figure
 
     rows = complete(build(frame, "gap", round=round))
-    figure = Figure(figsize=(max(PANEL[0], 0.8 * len(rows)), PANEL[1]), layout="constrained")
+    figure = Figure(figsize=(max(PANEL[0], 0.9 * len(rows)), PANEL[1]), layout="constrained")
     axes = figure.subplots()
     for place, (_, row) in enumerate(rows):
         _pair(axes, place, row)
     several = len({row.label for _, row in rows}) > 1
-    names = [f"{group.label}\n{row.label}" if several else group.label for group, row in rows]
-    axes.set_xticks(range(len(rows)), [name.replace(" ", "\n", 1) for name in names])
+    names = [f"{group.label} {row.label}" if several else group.label for group, row in rows]
+    axes.set_xticks(range(len(rows)), [name.replace(" ", "\n") for name in names])
     axes.set_ylabel("Accuracy (%)")
     axes.set_ylim(0, 100)
     axes.legend(*axes.get_legend_handles_labels(), loc="upper right", ncols=2)

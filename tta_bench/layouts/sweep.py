@@ -38,7 +38,7 @@ def lay_out(layout: str, records: Sequence[Record], options: Options) -> Plan:
 
     def score(value: str) -> Spec:
         return Spec(
-            Column(f"{name}={value}" if value else "fixed", value or "fixed", "accuracy", f"Acc. by {name}"),
+            Column(f"{name}={value}" if value else "fixed", value or "fixed", "accuracy", name),
             accuracy,
             lambda slot: slot.facet == value and slot.round == round_ and counts(slot),
             facets=(value,),
@@ -135,7 +135,7 @@ def _memory(
         return (), []
     specs = tuple(
         Spec(
-            Column(f"memory {name}={value}", value, "memory", "Extra memory (MiB)"),
+            Column(f"memory {name}={value}", value, "memory", "extra MiB"),
             extra,
             fact=True,
             facets=(value,),
@@ -144,4 +144,4 @@ def _memory(
         for value in values
     )
     base = ", ".join(f"{mib:,.2f}" for mib in sorted(set(leanest.values())))
-    return specs, [f"Extra memory: beyond the leanest value, which takes {base} MiB."]
+    return specs, [f"Extra MiB: memory beyond that of the leanest value, which takes {base} MiB."]
