@@ -169,6 +169,20 @@ def test_gradients_pass_the_quantiser_where_it_does_not_clip() -> None:
     assert torch.equal(traced.grad == 0, quantiser.clipped(x))
 
 
+@pytest.mark.parametrize("zero", [0, 3])
+def test_a_quantiser_can_take_over_the_relu_before_it(zero: int) -> None:
+    plain, rectifying = (DifferentiableActivation(torch.tensor(0.1), torch.tensor(zero), 4) for _ in range(2))
+    rectifying.rectifies = True
+    x = torch.cat([torch.linspace(-1, 2, 301), torch.tensor([torch.inf, -torch.inf])])
+    for form in (rectifying, rectifying.eager):
+        assert torch.equal(form(x), plain(x.relu()))
+    assert torch.equal(rectifying.clipped(x), plain.clipped(x.relu()))
+    traced, apart = (x[:301].clone().requires_grad_() for _ in range(2))
+    rectifying(traced).sum().backward()
+    plain(apart.relu()).sum().backward()
+    assert torch.equal(traced.grad, apart.grad)
+
+
 # -- sites -------------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -231,6 +232,33 @@ def test_tables_can_be_chosen_and_not_run_numbers_share_a_line(paper: Reference)
     assert "16 numbers" in told.text
     with pytest.raises(UserError, match=r"no such table\. There are: tab:quantized_vit, "):
         compare(frame(rounds=1), paper, Tolerance(), "tab:costs")
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "half_step", "ours", "verdict"),
+    [
+        ("bank_mib", 0.02, 0.005, 0.016, True),
+        ("bank_mib", 0.02, 0.005, 0.014, False),
+        ("bank_mib", 0.7, 0.05, 0.75, True),
+        ("memory_mib", 205.0, 0.05, 211.1, True),
+        ("memory_mib", 205.0, 0.05, 211.2, False),
+        ("forwards", 2.0, 0.5, 2.1, False),
+        ("backwards", 0.0, 0.5, 0.1, False),
+        ("accuracy", 54.2, 0.05, 54.7, True),
+        ("accuracy", 54.2, 0.05, 54.8, False),
+    ],
+)
+def test_tolerances_are_points_or_percent_and_memories_are_rounded(
+    paper: Reference, metric: str, value: float, half_step: float, ours: float, verdict: bool
+) -> None:
+    row = replace(paper.rows[0], metric=metric, value=value, half_step=half_step)
+    assert Tolerance().allows(row, ours) is verdict
+
+
+def test_digits_are_kept(paper: Reference) -> None:
+    found = {(row.method, row.value): row.half_step for row in paper.rows if row.metric == "bank_mib"}
+    assert found["ZOA N=128", 1.06] == 0.005
+    assert found["DKM", 0.7] == 0.05
 
 
 BANK = {"store": "every", "store_every": 30, "c": 0.02}

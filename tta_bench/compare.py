@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 Verdict = Literal["within", "off", "not run"]
 VERDICTS: tuple[Verdict, ...] = ("within", "off", "not run")
-ROUNDING = {"bank_mib": 0.05, "forwards": 0.05, "backwards": 0.05}  # half a step of what the paper prints
 
 
 @dataclass(frozen=True)
@@ -35,10 +34,12 @@ class Tolerance:
     percent: float = 3.0
 
     def allows(self, published: Published, ours: float) -> bool:
-        """Whether ours is near enough; what the paper has rounded away is not held against it."""
-        limit = self.points
-        if published.metric != "accuracy":
-            limit = max(published.value * self.percent / 100, ROUNDING.get(published.metric, 0))
+        """Whether ours is near enough; what a memory's rounding hides is not held against it."""
+        limit = published.value * self.percent / 100
+        if published.metric == "accuracy":
+            limit = self.points
+        elif published.metric.endswith("_mib"):
+            limit = max(limit, published.half_step)
         return abs(ours - published.value) <= limit + 1e-9
 
 

@@ -85,6 +85,7 @@ class Published:
     column: str
     metric: str
     value: float
+    half_step: float  # half a unit of its last digit: what rounding may hide
     wanted: Wanted
     layout: str
     note: str = ""
@@ -184,6 +185,7 @@ class _Reader:
         if len(self.problems) > before:
             return None
         facts: dict[str, Any] = dict(raw) | {"metric": metric, "round": _round(raw["round"]), "value": value}
+        facts["half_step"] = 0.5 * 10 ** -len(raw["value"].partition(".")[2])
         if table.get("data_by_column"):  # the column says which images, and they have one domain
             facts["column"] = "average"
         wanted, note = self._wanted(raw, table), self._note(facts)
