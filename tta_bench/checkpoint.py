@@ -29,14 +29,14 @@ class Checkpoints:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "checkpoints"
 
-    def save(self, checkpoint: Checkpoint) -> None:
-        """Put a checkpoint in the place of the cell's last one."""
+    def save(self, checkpoint: Checkpoint, sync: bool = True) -> None:
+        """Put a checkpoint in the place of the cell's last one; `sync` waits for the disk."""
         where = {"key": checkpoint.key, "place": checkpoint.place, "batch": checkpoint.batch}
         line = json.dumps(where).encode() + b"\n"
         path = self._path(checkpoint.key)
         with writing(path):
             self.folder.mkdir(exist_ok=True)
-            write_atomically(path, _digest(line, checkpoint.content), line, checkpoint.content)
+            write_atomically(path, _digest(line, checkpoint.content), line, checkpoint.content, sync=sync)
 
     def load(self, key: str) -> Checkpoint | None:
         """The cell's last checkpoint, if there is one; raises Damaged once it has set a bad one aside."""

@@ -58,10 +58,7 @@ def run(
             writer = Writer(store, progress, anew=waiting if overwrite == "all" else [])
             done = len(chosen) - len(waiting)
             with progress.running(waiting, done), Interrupt(progress.note) as stop:
-                try:
-                    runner.run(plan.tasks(waiting), chores(waiting), writer, stop)
-                finally:
-                    writer.flush()
+                runner.run(plan.tasks(waiting), chores(waiting), writer, stop)
             if stop():
                 raise KeyboardInterrupt
     finally:

@@ -198,14 +198,15 @@ def writing(path: Path, remedy: str = "") -> Iterator[None]:
         raise UserError(f"{path}: cannot be written: {error.strerror or error}. {remedy}") from error
 
 
-def write_atomically(path: Path, *parts: bytes) -> None:
+def write_atomically(path: Path, *parts: bytes, sync: bool = True) -> None:
     """Put a file in the place of another so that a crash leaves the one or the other, never a mixture."""
     partial = path.with_suffix(f".{os.getpid()}.partial")
     try:
         with open(partial, "wb") as file:
             file.writelines(parts)
             file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
         os.replace(partial, path)
     except OSError:
         partial.unlink(missing_ok=True)
