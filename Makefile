@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test smoke install install-test clean
+.PHONY: run test bench smoke install install-test clean
 
 run: install
 	$(BIN)/tta-bench run benchmark.yaml
@@ -14,6 +14,10 @@ test: install-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest
+
+# Ratios of speed, measured in one run; a quiet machine makes them mean something.
+bench: install
+	$(BIN)/python -m bench
 
 # Every recipe on the embedded networks; results go to a folder that may be thrown away.
 smoke: install

@@ -109,7 +109,7 @@ def write(grid: Grid, results: Path) -> ResultStore:
     for cell, method in _cells(grid):
         cells.append(cell)
         place = (cell["labels"]["model"], cell["bits"], method.name, cell["seed"])
-        store.append(list(_records(grid, cell, method, grid.ends.get(place, "ok"))))
+        store.append(cell["key"], list(_records(grid, cell, method, grid.ends.get(place, "ok"))))
     (store.folder / MANIFEST).write_text(json.dumps({"version": "0", "cells": cells}))
     return store
 

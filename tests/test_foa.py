@@ -128,7 +128,7 @@ def test_a_cut_stream_goes_on_bit_for_bit(network: type[ModelSource], k: int) ->
 
 CONTINUE = """
 import sys, torch
-from test_foa import ready, stream
+from tests.test_foa import ready, stream
 method = ready(k=6)
 method.load_state_dict(torch.load(sys.argv[1], weights_only=True))
 torch.set_num_threads(1)
@@ -142,7 +142,7 @@ def test_a_cut_stream_goes_on_in_another_process(tmp_path: Path) -> None:
         method.step(x)
     torch.save(method.state_dict(), tmp_path / "state.pt")
     files = [str(tmp_path / "state.pt"), str(tmp_path / "outputs.pt")]
-    where = Path(__file__).parent
+    where = Path(__file__).parents[1]
     subprocess.run([sys.executable, "-c", CONTINUE, *files], check=True, cwd=where, timeout=120)
     for x, output in zip(stream(13)[5:], torch.load(files[1], weights_only=True), strict=True):
         assert torch.equal(method.step(x), output)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import io
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -13,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import SMALL
-from tta_bench import cli, registry
+from tta_bench import cli
 
 MANY = settings(
     max_examples=450,
@@ -32,10 +34,10 @@ SLOWEST_SECONDS = 10.0  # hundreds of times what any of these takes
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _quick_registry() -> Iterator[None]:
-    """Entry points are looked up once, not once a file."""
+def _one_parser() -> Iterator[None]:
+    """The command line is put together once, not once a file."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "_points", functools.cache(registry._points))
+        patch.setattr(cli, "app", typer.main.get_command(cli.app))
         yield
 
 
@@ -44,17 +46,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("hostile")
 
 
-def told(command: str, path: Path) -> tuple[int, str]:
+def told(command: str, path: Path, results: Path) -> tuple[int, str]:
     """Exit code and message of a command on a file."""
-    results = path.parent / "results"
-    arguments = ["tta-bench", command, str(path)] + (["--results", str(results)] if command == "run" else [])
-    errors, start = io.StringIO(), time.monotonic()
-    with pytest.MonkeyPatch.context() as patch, redirect_stderr(errors), redirect_stdout(io.StringIO()):
-        patch.setattr(sys, "argv", arguments)
-        with pytest.raises(SystemExit) as end:
-            cli.main()
+    start = time.monotonic()
+    outcome = called([command, str(path), *(["--results", str(results)] if command == "run" else [])])
     assert time.monotonic() - start < SLOWEST_SECONDS
     assert not results.exists(), "nothing was started"
+    return outcome
+
+
+def called(words: list[str]) -> tuple[int, str]:
+    """Exit code and message of the command line."""
+    errors = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stderr(errors), redirect_stdout(io.StringIO()):
+        patch.setattr(sys, "argv", ["tta-bench", *words])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
     return int(end.value.code or 0), errors.getvalue()
 
 
@@ -62,12 +69,17 @@ def refused(content: str | bytes, folder: Path) -> str:
     """The message with which both commands refuse a file."""
     path = folder / "hostile.yaml"
     path.write_bytes(content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content)
+    return refused_file(path, folder / "results")
+
+
+def refused_file(path: Path, results: Path) -> str:
     messages = []
     for command in ("validate", "run"):
-        code, message = told(command, path)
-        assert code == 2, f"{command} ended with {code}: {message}\n{content!r}"
+        code, message = told(command, path, results)
+        assert code == 2, f"{command} ended with {code}: {message}"
         assert "Traceback" not in message
-        assert message.strip(), "a message"
+        assert len(message.strip()) > 20, "a message"
+        assert max(map(len, message.splitlines())) < 1500, "that can be read"
         messages.append(message)
     assert messages[0] == messages[1]
     return messages[0]
@@ -110,7 +122,7 @@ def test_any_tree(tree: Any, folder: Path) -> None:
 
 
 @MANY
-@given(tree=st.fixed_dictionaries({}, optional={key: TREES for key in KEYS}))
+@given(tree=st.fixed_dictionaries({}, optional=dict.fromkeys(KEYS, TREES)))
 def test_any_values_under_the_right_keys(tree: dict[str, Any], folder: Path) -> None:
     refused(yaml.dump(tree), folder)
 
@@ -118,7 +130,11 @@ def test_any_values_under_the_right_keys(tree: dict[str, Any], folder: Path) -> 
 # -- a good file with one thing wrong --------------------------------------------------------------
 
 FULL = SMALL | {
-    "methods": ["source", {"use": "tent", "name": "TENT", "lr": 0.01, "reset": "domain"}, {"use": "t3a", "filter_k": 5}],
+    "methods": [
+        "source",
+        {"use": "tent", "name": "TENT", "lr": 0.01, "reset": "domain"},
+        {"use": "t3a", "filter_k": 5},
+    ],
     "include": [{"model": "resnet*"}],
     "exclude": [{"method": "lame", "bits": "W8A8", "seed": 3}],
     "presets": [{"method": "tent", "set": {"momentum": 0.8}}],
@@ -142,9 +158,11 @@ PATHS = sorted(paths(FULL), key=str)
 # Nothing in a benchmark file may be any of these, wherever it stands.
 ALIENS = st.one_of(
     st.dictionaries(st.text("qxz", min_size=3, max_size=6), SCALARS, min_size=1, max_size=3),
-    st.lists(st.dictionaries(st.text("qxz", min_size=3, max_size=6), SCALARS, min_size=1), min_size=1, max_size=2),
+    st.lists(
+        st.dictionaries(st.text("qxz", min_size=3, max_size=6), SCALARS, min_size=1), min_size=1, max_size=2
+    ),
     st.lists(st.lists(SCALARS, max_size=2), min_size=1, max_size=2),
-    st.sampled_from([float("nan"), float("inf"), -float("inf"), -(10**30), 10**400, -1e300, "", "a" * 5000, "\x07\n"]),
+    st.sampled_from([float("nan"), float("inf"), -float("inf"), "", "a" * 5000, "\x07\n"]),
     st.dates(),
     st.binary(min_size=1, max_size=4),
 )
@@ -156,7 +174,7 @@ def test_a_value_that_cannot_be(path: tuple[Any, ...], alien: Any, folder: Path)
     tree = copy.deepcopy(FULL)
     at(tree, path[:-1])[path[-1]] = alien
     message = refused(yaml.safe_dump(tree), folder)
-    assert str(path[0]) in message, f"the message does not say where: {message}"
+    assert re.search(rf"{path[0]}|line \d+", message), f"the message does not say where: {message}"
 
 
 @MANY
@@ -168,4 +186,121 @@ def test_a_value_that_cannot_be(path: tuple[Any, ...], alien: Any, folder: Path)
 def test_a_key_that_cannot_be(path: tuple[Any, ...], key: str, value: Any, folder: Path) -> None:
     tree = copy.deepcopy(FULL)
     at(tree, path)[key] = value
-    assert key in refused(yaml.safe_dump(tree), folder)
+    assert re.search(rf"{key}|line \d+", refused(yaml.safe_dump(tree), folder))
+
+
+# -- what people and enemies write ------------------------------------------------------------------
+
+GOOD = "name: a\ndata: cifar10-mini\nmodels: [resnet-micro]\nmethods: [source]\n"
+SWEEP = ", ".join(map(str, range(1000)))
+BOMB = "a: &a [x, x]\n" + "".join(
+    f"{chr(98 + i)}: &{chr(98 + i)} [*{chr(97 + i)}, *{chr(97 + i)}]\n" for i in range(20)
+)
+WRITTEN = {
+    "empty": ("", "must be a mapping"),
+    "a list": ("- source\n- tent\n", "must be a mapping"),
+    "a text": ("benchmark", "must be a mapping"),
+    "two documents": (GOOD + "---\n" + GOOD, "not valid YAML"),
+    "tabs": ("name:\ta\n\tdata: b\n", "not valid YAML"),
+    "an open bracket": ("name: [a", "not valid YAML"),
+    "a hundred thousand brackets": ("[" * 100_000, "not valid YAML"),
+    "three thousand nested mappings": ("{a: " * 3000, "not valid YAML"),
+    "a key twice": (GOOD + "name: b\n", 'key "name" is given twice'),
+    "a list as a key": ("? [a, b]\n: 1\n" + GOOD, "not valid YAML"),
+    "an alias": ("a: &x [1]\n" + GOOD.replace("[source]", "*x"), "aliases"),
+    "an alias of itself": ("a: &x [*x]\n", "aliases"),
+    "a bomb of aliases": (BOMB, "aliases"),
+    "a merge": ("<<: {name: a}\n" + GOOD, "merge is not supported"),
+    "a Python object": (GOOD + "run: !!python/object/apply:os.system [touch hacked]\n", "not supported"),
+    "a Python name": (GOOD.replace("[source]", "!!python/name:os.system"), "not supported"),
+    "a set": (GOOD.replace("[source]", "!!set {source}"), "set is not supported"),
+    "binary": (GOOD.replace("name: a", "name: !!binary aGk="), "binary is not supported"),
+    "a date": (GOOD.replace("name: a", "name: 2025-01-01"), "timestamp is not supported"),
+    "a name that climbs": (GOOD.replace("name: a", "name: ../../etc"), "name: may hold letters"),
+    "a name that is the folder above": (GOOD.replace("name: a", "name: .."), "name: may hold letters"),
+    "an absolute name": (GOOD.replace("name: a", "name: /etc/passwd"), "name: may hold letters"),
+    "a name with a zero byte": (GOOD.replace("name: a", 'name: "a\\0b"'), "name: may hold letters"),
+    "a name with a line break": (GOOD.replace("name: a", 'name: "a\\n"'), "name: may hold letters"),
+    "a hidden name": (GOOD.replace("name: a", "name: .ssh"), "name: may hold letters"),
+    "a name too long": (GOOD.replace("name: a", "name: " + "a" * 101), "name: may hold letters"),
+    "a name that is a number": (GOOD.replace("name: a", "name: 7"), "name: 7 does not fit"),
+    "markup in a plugin's name": (GOOD.replace("source", "<script>"), 'unknown method "<script>"'),
+    "a path as a plugin": (GOOD.replace("resnet-micro", "../model.pt"), 'unknown model "../model.pt"'),
+    "a million rows": (
+        GOOD.replace("[source]", f"[{{use: tent, lr: [{SWEEP}], momentum: [{SWEEP}]}}]"),
+        "more than 1000",
+    ),
+    "a billion rows": (
+        GOOD.replace("resnet-micro", "resnet-micro, vit-micro, vim-micro").replace(
+            "[source]", f"[{{use: tent, lr: [{SWEEP}]}}]"
+        )
+        + f"seeds: [{SWEEP}]\nquantizers: [{{use: uniform, bits: [W8A8, W6A6, W4A4]}}]\n",
+        "100",
+    ),
+    "twenty thousand methods": (GOOD.replace("source", ", ".join(["source"] * 20_000)), "at most 1000"),
+    "five thousand corruptions": (
+        GOOD + f"stream: {{corruptions: [{', '.join(['fog'] * 5000)}]}}\n",
+        "at most 200",
+    ),
+    "an empty sweep": (GOOD.replace("[source]", "[source, {use: tent, lr: []}]"), "list of no values"),
+    "no models": (GOOD.replace("[resnet-micro]", "[]"), "models"),
+    "a truth value for a number": (GOOD + "stream: {rounds: true}\n", "not a truth value"),
+    "half a round": (GOOD + "stream: {rounds: 2.5}\n", "stream.rounds: 2.5"),
+    "batches of nothing": (GOOD + "stream: {batch_size: 0}\n", "stream.batch_size: 0"),
+    "no images": (GOOD + "stream: {limit: 0}\n", "stream.limit: 0"),
+    "a number of 6000 digits": (GOOD + f"seeds: [0x{'f' * 6000}]\n", "very many digits"),
+    "a number of 5000 digits": (GOOD + f"seeds: [{'9' * 5000}]\n", "not valid YAML"),
+    "a negative seed": (GOOD + "seeds: [-1]\n", "seeds[0]"),
+    "a learning rate that is not a number": (GOOD.replace("source", "{use: tent, lr: .nan}"), "finite"),
+    "no time at all": (GOOD + "run: {cell_minutes: 0}\n", "run.cell_minutes: 0"),
+    "a data set that does not fit": (GOOD.replace("resnet-micro", "resnet-50"), "1000 classes"),
+    "a megabyte": (GOOD + "# " + "x" * 10**6, "longer than"),
+    "not UTF-8": (b"name: \xff\xfe", "UTF-8"),
+    "zero bytes": (b"\0" * 1000, "not valid YAML"),
+}
+
+
+@pytest.mark.parametrize("case", WRITTEN)
+def test_what_people_and_enemies_write(case: str, folder: Path) -> None:
+    content, expected = WRITTEN[case]
+    assert expected in refused(content, folder)
+    assert not list(folder.glob("**/hacked"))
+    assert not Path("hacked").exists()
+
+
+def test_the_file_they_change_is_a_good_one(folder: Path) -> None:
+    (folder / "good.yaml").write_text(yaml.safe_dump(FULL))
+    assert told("validate", folder / "good.yaml", folder / "results") == (0, "")
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "/", "/proc/self/mem", "no such file.yaml", "a" * 300])
+def test_what_is_no_file_at_all(name: str, folder: Path) -> None:
+    refused_file(Path(name), folder / "results")
+
+
+@pytest.mark.parametrize(
+    "name", ["--help.yaml", "a b\n[red]c.yaml", "<b>&.yaml", "ünï💥.yaml", "$(touch hacked).yaml"]
+)
+def test_hostile_file_names_are_only_names(name: str, folder: Path) -> None:
+    (folder / name).write_text("name: [")
+    message = refused_file(folder / name, folder / "results")
+    assert name in message
+    assert not Path("hacked").exists()
+
+
+@pytest.mark.parametrize(
+    "value", ["[", "!!python/name:os.system", "&a [*a]", "{a: 1, a: 2}", "0x" + "f" * 6000]
+)
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["run", "FILE", "-o", "seeds=VALUE"],
+        ["memory", "--model", "vit-micro", "--method", "t3a", "--set", "filter_k=VALUE"],
+    ],
+)
+def test_hostile_values_on_the_command_line(flags: list[str], value: str, folder: Path) -> None:
+    (folder / "good.yaml").write_text(GOOD)
+    words = [word.replace("VALUE", value).replace("FILE", str(folder / "good.yaml")) for word in flags]
+    code, message = called(words)
+    assert code == 2
+    assert "Traceback" not in message

@@ -41,17 +41,17 @@ class Machine:
 
     def describe(self, cell: Cell, **facts: Any) -> None:
         common = {"memory_bytes": 100, "packed_bytes": 50, "host": f"{self.host}, x86_64, Python 3.11"}
-        self.store.append([{"kind": "cell", "key": cell.key, **common, **facts}])
+        self.store.append(cell.key, [{"kind": "cell", "key": cell.key, **common, **facts}])
 
     def run(self, cell: Cell, *places: int, correct: int = 30, **facts: Any) -> None:
         """Write the cell's description and the records of these places."""
         self.describe(cell, **facts)
         for place in places:
-            self.store.append([result(cell, place, correct=correct, seconds=len(self.host))])
+            self.store.append(cell.key, [result(cell, place, correct=correct, seconds=len(self.host))])
 
     def refuse(self, cell: Cell, status: str) -> None:
         reason = f"why: {self.host}"
-        self.store.append([{"kind": "domain", "key": cell.key, "status": status, "reason": reason}])
+        self.store.append(cell.key, [{"kind": "domain", "key": cell.key, "status": status, "reason": reason}])
 
 
 def result(cell: Cell, place: int, **facts: Any) -> Record:
@@ -144,11 +144,11 @@ def test_what_rounding_and_time_do_is_no_conflict(
     two: tuple[Machine, Machine], cells: list[Cell], tmp_path: Path
 ) -> None:
     left, right = two
-    left.store.append([result(cells[0], 0, ece=0.1, seconds=1.0)])
-    right.store.append([result(cells[0], 0, ece=0.1 + 1e-12, seconds=9.0)])
+    left.store.append(cells[0].key, [result(cells[0], 0, ece=0.1, seconds=1.0)])
+    right.store.append(cells[0].key, [result(cells[0], 0, ece=0.1 + 1e-12, seconds=9.0)])
     merge([left.folder, right.folder], tmp_path / "C")
     assert len(ResultStore(tmp_path / "C", "small").read(cells[0].key)) == 1
-    right.store.append([result(cells[0], 0, ece=0.11)])
+    right.store.append(cells[0].key, [result(cells[0], 0, ece=0.11)])
     with pytest.raises(UserError, match=r"ece is 0\.1 in .* and 0\.11 in"):
         merge([left.folder, right.folder], tmp_path / "D")
 

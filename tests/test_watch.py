@@ -81,10 +81,10 @@ def test_the_time_left_is_work_over_pace(machine: Machine, cells: list[Cell]) ->
     machine.describe(cells[0])
     lock = Lock(machine.store.folder / "lock")
     watcher = Watcher(machine.store)
-    machine.store.append([result(cells[0], 0, seconds=2.0)])
+    machine.store.append(cells[0].key, [result(cells[0], 0, seconds=2.0)])
     first = at(watcher.look(), now=1000.0)
-    machine.store.append([result(cells[0], 1, seconds=2.0)])
-    machine.store.append([result(cells[1], 0, seconds=6.0)])
+    machine.store.append(cells[0].key, [result(cells[0], 1, seconds=2.0)])
+    machine.store.append(cells[1].key, [result(cells[1], 0, seconds=6.0)])
     last = at(watcher.look(), now=1004.0)
     lock.release()
     # 8 s of work in 4 s. Left: 2 records at 2 s, 3 at 6 s, and 4 of a cell unlike any, at the mean of 4 s.
@@ -98,7 +98,9 @@ def test_the_time_left_is_work_over_pace(machine: Machine, cells: list[Cell]) ->
 
 
 def test_repeated_rounds_cost_nothing(machine: Machine, cells: list[Cell]) -> None:
-    machine.store.append([result(cells[0], 0, seconds=2.0), result(cells[0], 2, seconds=2.0, repeats=1)])
+    machine.store.append(
+        cells[0].key, [result(cells[0], 0, seconds=2.0), result(cells[0], 2, seconds=2.0, repeats=1)]
+    )
     assert Watcher(machine.store).look().cells[0].seconds == 2.0
 
 
@@ -122,7 +124,7 @@ def test_only_what_has_changed_is_read_again(
     watcher, read, seen = Watcher(machine.store), machine.store.read, []
     monkeypatch.setattr(machine.store, "read", lambda key: seen.append(key) or read(key))
     watcher.look()
-    machine.store.append([result(cells[1], 1)])
+    machine.store.append(cells[1].key, [result(cells[1], 1)])
     assert watcher.look().cells[1].records == 2
     assert seen == [cells[0].key, cells[1].key, cells[1].key]
 

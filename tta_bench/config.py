@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from tta_bench import registry
 from tta_bench.corruptions.sets import SETS
-from tta_bench.errors import ConfigError, Problem
+from tta_bench.errors import ConfigError, Problem, shown
 from tta_bench.parameters import MAX_VARIANTS, check_params, spelled_out, unroll
 from tta_bench.schema import BenchmarkFile, Entry, Filter, PresetEntry, RunSection, StreamSection
 from tta_bench.yaml_file import override_, read_yaml
@@ -124,6 +124,8 @@ def _choices(axis: str, entries: Sequence[Entry], problems: list[Problem]) -> li
             continue
         cls = registry.load(axis, use)
         variants = unroll(cls, first | entry.params)
+        if not variants:
+            problems.append(Problem(path, "a list of no values leaves nothing to run. Give it a value."))
         if len(found) + len(variants) > MAX_VARIANTS:
             text = f"sweeps make more than {MAX_VARIANTS} entries. Sweep over fewer values."
             problems.append(Problem(path, text))
@@ -206,9 +208,7 @@ def _shape_problem(error: Any) -> Problem:
     if kind == "string_pattern_mismatch":
         text = "may hold letters, digits, dots, dashes and underscores only. Rename it."
         return Problem(path, text)
-    shown = repr(error["input"])
-    shown = shown if len(shown) <= 60 else shown[:57] + "…"
-    return Problem(path, f"{shown} does not fit: {error['msg']}. Correct the value.")
+    return Problem(path, f"{shown(error['input'])} does not fit: {error['msg']}. Correct the value.")
 
 
 def _section_fields(loc: Sequence[Any]) -> list[str]:

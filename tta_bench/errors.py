@@ -21,6 +21,15 @@ class Problem:
         return f"{self.path}: {self.text}" if self.path else self.text
 
 
+def shown(value: object) -> str:
+    """A value as a message has it: never long, whatever it is."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not spell out thousands of digits
+        text = "a number of very many digits"
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
 class ConfigError(UserError):
     """Everything that is wrong with one file, all at once."""
 

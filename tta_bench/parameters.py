@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any, get_origin, get_type_hints
 
-import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from tta_bench import registry
-from tta_bench.errors import ConfigError, Problem
+from tta_bench.errors import ConfigError, Problem, shown
+from tta_bench.yaml_file import plain_value
 
 MAX_VARIANTS = 1000  # of one axis; a longer sweep is a mistake
 
@@ -36,7 +36,7 @@ def check_params(cls: type, params: dict[str, Any], path: str) -> tuple[dict[str
         try:
             cls(**checked)
         except ValueError as error:
-            problems.append(Problem(path, f"{error}"))
+            problems.append(Problem(path, str(error)[:500]))
     return checked, problems
 
 
@@ -75,10 +75,13 @@ def _typed(hint: Any, value: Any) -> Any:
     if isinstance(value, bool) and bool not in _members(hint):
         raise ValueError(f"{value} is a truth value, and {_spell(hint)} is wanted.")
     try:
-        return TypeAdapter(hint).validate_python(value)
+        typed = TypeAdapter(hint, config=ConfigDict(allow_inf_nan=False)).validate_python(value)
+        if isinstance(typed, int) and abs(typed) >= 2**63:
+            raise ValueError(f"{shown(value)} does not fit: it is too large. Give a smaller number.")
+        return typed
     except ValidationError as error:
         first = error.errors()[0]["msg"]
-        raise ValueError(f"{value!r} does not fit: {first}. Give {_spell(hint)}.") from None
+        raise ValueError(f"{shown(value)} does not fit: {first}. Give {_spell(hint)}.") from None
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
@@ -112,5 +115,5 @@ def settings_of(texts: Sequence[str]) -> dict[str, Any]:
         if not equals:
             problem = Problem("--set", f'"{text}" is not of the form key=value. Write e.g. lr=0.01.')
             raise ConfigError("command line", [problem])
-        found[key] = yaml.safe_load(value)
+        found[key] = plain_value(value, f"--set {text}")
     return found

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import functools
+import sys
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -58,7 +60,13 @@ def suggest(word: str, known: list[str], what: str = "Known") -> str:
 
 
 def _points(group: str) -> list[EntryPoint]:
-    return list(entry_points(group=f"tta_bench.{group}"))
+    return list(_scan(group, tuple(sys.path)))
+
+
+@functools.cache
+def _scan(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """What is installed along a path; looking costs milliseconds, and a large grid asks very often."""
+    return tuple(entry_points(group=f"tta_bench.{group}"))
 
 
 def _origin(point: EntryPoint) -> str:

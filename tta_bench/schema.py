@@ -9,6 +9,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 MAX_GRID_VALUES = 1000  # a longer list is a mistake, and would be a grid of years
 
 
+Text = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+
+
 class Strict(BaseModel):
     """Unknown keys are errors."""
 
@@ -20,8 +23,8 @@ class Entry(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
-    use: str
-    name: str | None = None
+    use: Text
+    name: Text | None = None
 
     @property
     def params(self) -> dict[str, Any]:
@@ -43,12 +46,20 @@ def _as_list(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
+def _no_truth(value: Any) -> Any:
+    if isinstance(value, bool):  # which Python takes for 0 and 1
+        raise ValueError("a number is wanted, not a truth value")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_no_truth)]
+Number = Annotated[float, BeforeValidator(_no_truth)]
 AnyEntry = Annotated[Entry, BeforeValidator(_as_mapping)]
 AnyMethod = Annotated[MethodEntry, BeforeValidator(_as_mapping)]
 Axis = Field(min_length=1, max_length=MAX_GRID_VALUES)
-Text = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 # Becomes a folder name: nothing that could climb out of the results folder.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+Seed = Annotated[Whole, Field(ge=0, lt=2**32)]  # what every generator takes
 Corruptions = Annotated[list[Text], BeforeValidator(_as_list), Field(min_length=1, max_length=200)]
 
 
@@ -56,10 +67,10 @@ class StreamSection(Strict):
     """Rounds × corruptions × batches."""
 
     corruptions: Corruptions = ["imagenet-c-15"]
-    severity: int = Field(5, ge=1, le=5)
-    rounds: int = Field(10, ge=1, le=10_000)
-    batch_size: int = Field(64, ge=1, le=65_536)
-    limit: int | None = Field(None, ge=1)
+    severity: Whole = Field(5, ge=1, le=5)
+    rounds: Whole = Field(10, ge=1, le=10_000)
+    batch_size: Whole = Field(64, ge=1, le=65_536)
+    limit: Whole | None = Field(None, ge=1, le=1_000_000_000)
     order: Literal["shuffled", "reshuffled", "sequential"] = "shuffled"
     reset: Literal["never", "domain"] = "never"
 
@@ -68,10 +79,10 @@ class RunSection(Strict):
     """How to run; nothing here may change a number, except `threads`, which rounds sums otherwise."""
 
     engine: Literal["ray", "local"] = "ray"
-    workers: Literal["auto"] | Annotated[int, Field(ge=1, le=4096)] = "auto"
-    threads: int = Field(1, ge=1, le=1024)
-    checkpoint_minutes: float = Field(5.0, ge=0, allow_inf_nan=False)  # inside a domain; always at its end
-    cell_minutes: float | None = Field(None, gt=0, le=1e6)  # a cell that takes longer has failed
+    workers: Literal["auto"] | Annotated[Whole, Field(ge=1, le=4096)] = "auto"
+    threads: Whole = Field(1, ge=1, le=1024)
+    checkpoint_minutes: Number = Field(5.0, ge=0, allow_inf_nan=False)  # inside a domain; always at its end
+    cell_minutes: Number | None = Field(None, gt=0, le=1e6)  # a cell that takes longer has failed
 
 
 class Filter(Strict):
@@ -81,7 +92,7 @@ class Filter(Strict):
     quantizer: Text | None = None
     method: Text | None = None
     bits: Text | None = None
-    seed: int | None = None
+    seed: Whole | None = None
 
 
 class PresetEntry(Strict):
@@ -103,7 +114,7 @@ class BenchmarkFile(Strict):
     quantizers: list[AnyEntry] = Field([Entry(use="fp32")], min_length=1, max_length=MAX_GRID_VALUES)
     methods: list[AnyMethod] = Axis
     stream: StreamSection = Field(default_factory=StreamSection)
-    seeds: list[int] = Field([2020], min_length=1, max_length=MAX_GRID_VALUES)
+    seeds: list[Seed] = Field([2020], min_length=1, max_length=MAX_GRID_VALUES)
     run: RunSection = Field(default_factory=RunSection)
     include: list[Filter] = Field([], max_length=MAX_GRID_VALUES)
     exclude: list[Filter] = Field([], max_length=MAX_GRID_VALUES)

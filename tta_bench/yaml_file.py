@@ -11,15 +11,20 @@ import yaml
 
 from tta_bench.errors import ConfigError, Problem, UserError
 
+MAX_CHARACTERS = 200_000
 PLAIN = ("str", "int", "float", "bool", "null", "seq", "map")
+
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
     """The mapping in a YAML file."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with open(path, encoding="utf-8") as file:
+            text = file.read(MAX_CHARACTERS + 1)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise UserError(f"{path}: cannot be read: {reason}. Check the path.") from error
+    if len(text) > MAX_CHARACTERS:
+        raise UserError(f"{path}: is longer than {MAX_CHARACTERS} characters. Is it a benchmark file?")
     try:
         raw = yaml.load(text, Loader=_UniqueKeyLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -53,6 +58,15 @@ class _UniqueKeyLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def plain_value(text: str, usage: str) -> Any:
+    """The value of a text from the command line."""
+    try:
+        return yaml.load(text, Loader=_UniqueKeyLoader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        detail = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(f"{usage}: the value is not valid YAML: {detail}.") from error
+
+
 def override_(raw: dict[str, Any], override: str) -> None:
     """Set `path=value` in a raw file; the value is YAML."""
     path, equals, text = override.partition("=")
@@ -62,10 +76,7 @@ def override_(raw: dict[str, Any], override: str) -> None:
     usage = f'override "{override}"'
     if not equals or not steps:
         raise UserError(f"{usage}: not of the form path=value. Write e.g. -o stream.limit=64.")
-    try:
-        value = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as error:
-        raise UserError(f"{usage}: the value is not valid YAML: {error}.") from error
+    value = plain_value(text, usage)
     here: Any = raw
     for depth, step in enumerate(steps[:-1]):
         following = here.get(step, {}) if isinstance(here, dict) else _item(here, step, usage)
