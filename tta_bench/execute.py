@@ -12,6 +12,7 @@ from importlib.metadata import version
 import torch
 
 from tta_bench import memory
+from tta_bench.allocator import keep_freed_memory
 from tta_bench.api import Domain, Source
 from tta_bench.errors import Unsupported
 from tta_bench.exchange import Checkpoint, Delivery, Policy, Start
@@ -33,6 +34,7 @@ class Executor:
     def __init__(self, policy: Policy | None = None) -> None:
         self.policy = policy or Policy()
         torch.set_num_threads(self.policy.threads)
+        keep_freed_memory()
         self.warm = Warm()
 
     def prepare(self, cell: Cell, domain: Domain) -> None:

