@@ -446,6 +446,7 @@ class Data(Plugin):
 
     summary: ClassVar[str] = ""
     read_ahead: ClassVar[int] = 0  # batches to read while the one before them is in use
+    size: ClassVar[int] = 50_000  # test images of a domain, for estimates made before any is read
 
     @property
     @abstractmethod

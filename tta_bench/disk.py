@@ -8,16 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from tta_bench import registry
+from tta_bench.api import Model
 from tta_bench.corruptions.sets import GROUPS, HELD_OUT_4
+from tta_bench.features import LIMIT_BYTES
 from tta_bench.grid import Cell
+from tta_bench.plan import Task, images, make_method, repeats, tasks
 from tta_bench.standin import skeleton
 
 # Bytes an image: of ImageNet-C by its archives of 21, 7, 12, 7 and 15 GiB, over all severities; else overall.
 IMAGENET_C = {"Noise": 30_000, "Blur": 7_500, "Weather": 12_900, "Digital": 7_500}
 IMAGENET_C_EXTRA = 16_100
 IMAGES = {"imagenet": 135_000, "imagenet-r": 70_000, "imagenet-sketch": 150_000, "cifar10-c": 3_072}
-COUNTS = {"imagenet-r": 30_000, "imagenet-sketch": 50_889, "cifar10-c": 10_000}
-ALL_IMAGES = 50_000
+CLEAN_IMAGES = 50_000  # of ImageNet's validation set
 SOURCE = {"imagenet-c", "imagenet-r", "imagenet-sketch"}  # clean images come from ImageNet's validation set
 RECORD, BATCH = 700, 4  # bytes of a record, and of one batch's count in it
 
@@ -28,25 +31,37 @@ class Disk(NamedTuple):
     images: int
     weights: int
     results: int
+    features: int  # kept by one worker between rounds, at most
 
 
 def needed(cells: Sequence[Cell]) -> Disk:
     """What a grid reads and writes; 0 for images that no table here knows."""
-    models = {cell.model.use + str(cell.model.params): cell.model for cell in cells}
-    networks = (skeleton(model.make("models")) for model in models.values())
+    models = {str(cell.model): skeleton(cell.model.make("models")) for cell in cells}
     return Disk(
         images=_images(cells),
-        weights=sum(p.numel() * p.element_size() for network in networks for p in network.parameters()),
+        weights=sum(p.numel() * p.element_size() for model in models.values() for p in model.parameters()),
         results=sum(cell.records_expected * (RECORD + BATCH * _batches(cell)) for cell in cells),
+        features=max((_features(task, models[str(task.cells[0].model)]) for task in tasks(cells)), default=0),
     )
+
+
+def _features(task: Task, model: Model) -> int:
+    """Bytes of the features that later rounds read again: of every domain, for every kind of pass."""
+    cell = task.cells[0]
+    methods = [m for c in task.cells if (m := make_method(c)).consumes == "features" and not repeats(c, m)]
+    if cell.order == "reshuffled" or cell.rounds == 1:
+        return 0
+    kinds = {method.batch_statistics(model) for method in methods}
+    width = model.classifier.in_features
+    return min(LIMIT_BYTES, len(kinds) * len(cell.domains) * images(cell) * width * 4)
 
 
 def _images(cells: Iterable[Cell]) -> int:
     domains = {(cell.data.use, name) for cell in cells for name, _ in cell.domains}
     data = {use for use, _ in domains}
     clean = "imagenet" in data or bool(data & SOURCE)
-    total = sum(_size(use, name) * _count(use) for use, name in domains)
-    return total + (IMAGES["imagenet"] * ALL_IMAGES if clean else 0)
+    total = sum(_size(use, name) * registry.load("data", use).size for use, name in domains)
+    return total + (IMAGES["imagenet"] * CLEAN_IMAGES if clean else 0)
 
 
 def _size(use: str, domain: str) -> int:
@@ -58,9 +73,5 @@ def _size(use: str, domain: str) -> int:
     return IMAGES.get(use, 0)
 
 
-def _count(use: str) -> int:
-    return COUNTS.get(use, ALL_IMAGES)
-
-
 def _batches(cell: Cell) -> int:
-    return -(-(cell.limit or _count(cell.data.use)) // cell.batch_size)
+    return -(-images(cell) // cell.batch_size)

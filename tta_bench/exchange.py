@@ -14,6 +14,7 @@ class Policy:
     threads: int = 1
     checkpoint_seconds: float = 300.0  # between two checkpoints inside one domain
     cell_seconds: float | None = None  # what one cell may take in one go
+    share: bool = True  # compute once what cells or rounds have in common
 
 
 @dataclass(frozen=True)

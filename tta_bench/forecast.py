@@ -26,7 +26,8 @@ def forecast(cells: Sequence[Cell]) -> DataFrame:
 
 def _same(cell: Cell) -> tuple[str, ...]:
     """What bytes depend on."""
-    return (str(cell.model), str(cell.quantizer), str(cell.method), str(cell.batch_size))
+    settings = {k: v for k, v in cell.method.params.items() if k != "seed"}
+    return (str(cell.model), str(cell.quantizer), cell.method.use, str(settings), str(cell.batch_size))
 
 
 def _facts(cell: Cell) -> Record:

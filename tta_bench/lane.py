@@ -50,7 +50,7 @@ class Lane:
     def __init__(self, cell: Cell, method: Method, model: Model, policy: Policy, start: Start) -> None:
         self.cell, self.method, self.model = cell, method, model
         self.policy, self.start = policy, start
-        self.repeats, self.forgets = repeats(cell, method), forgets(cell, method)
+        self.repeats, self.forgets = policy.share and repeats(cell, method), forgets(cell, method)
         # Without a state of its own, a method that remembers can only start from the beginning.
         self.restorable = self.forgets or type(method).state_dict is not Method.state_dict
         self.places = len(cell.domains) * (1 if self.repeats else cell.rounds)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from tta_bench import registry
 from tta_bench.api import Method
+from tta_bench.exchange import Start
 from tta_bench.grid import Cell
 
 
@@ -15,6 +18,7 @@ class Task:
     """Cells over the same model, quantizer and stream, run by one worker in one go."""
 
     cells: tuple[Cell, ...]
+    domains: frozenset[int] | None = None  # of the stream, those to run; None: all, in their order
 
     @property
     def place(self) -> tuple[str, str]:
@@ -50,17 +54,34 @@ def repeats(cell: Cell, method: Method) -> bool:
     return forgets(cell, method) and cell.order != "reshuffled"
 
 
-def tasks(cells: Sequence[Cell]) -> list[Task]:
+def tasks(cells: Sequence[Cell], share: bool = True) -> list[Task]:
     """Tasks in the order in which to start them: the longest first, so that none straggles."""
     shared: dict[tuple[object, ...], list[Cell]] = {}
     found = []
     for cell in cells:
-        if make_method(cell).consumes == "features":
+        if share and make_method(cell).consumes == "features":
             shared.setdefault(_pass_identity(cell), []).append(cell)
         else:
             found.append(Task((cell,)))
     found += [Task(tuple(group)) for group in shared.values()]
     return sorted(found, key=task_passes, reverse=True)
+
+
+def spread(found: Sequence[Task], workers: int) -> list[Task]:
+    """Tasks, the longest first, with those cut up that would leave workers idle in the end.
+
+    Only what forgets at every domain can be cut; each piece is set up anew, so there are no more than needed.
+    """
+    piece = sum(map(task_passes, found)) / (2 * max(1, workers))
+    cut = [part for task in found for part in _cut(task, math.ceil(task_passes(task) / piece))]
+    return sorted(cut, key=task_passes, reverse=True) if workers > 1 else list(found)
+
+
+def narrowed(start: Start, cell: Cell, domains: frozenset[int]) -> Start:
+    """The start of a cell of which only some domains are run here; the piece with the first describes it."""
+    count = len(cell.domains)
+    others = {place for place in range(count * cell.rounds) if place % count not in domains}
+    return replace(start, finished=start.finished | others, described=start.described or 0 not in domains)
 
 
 def passes(cells: Sequence[Cell]) -> Passes:
@@ -73,11 +94,12 @@ def task_passes(task: Task) -> float:
     """Batch passes of one task; features are computed once, rounds that repeat are not run."""
     cell = task.cells[0]
     method = make_method(cell)
+    part = 1.0 if task.domains is None else len(task.domains) / len(cell.domains)
     if method.consumes == "features":
         rounds = cell.rounds if cell.order == "reshuffled" else 1
-        return _batches(cell) * rounds
+        return part * _batches(cell) * rounds
     rounds = 1 if repeats(cell, method) else cell.rounds
-    return _batches(cell) * rounds * _cost(method)
+    return part * _batches(cell) * rounds * _cost(method)
 
 
 def _pass_identity(cell: Cell) -> tuple[object, ...]:
@@ -85,9 +107,24 @@ def _pass_identity(cell: Cell) -> tuple[object, ...]:
     return (str(cell.data), str(cell.model), str(cell.quantizer), stream, cell.threads)
 
 
+def _cut(task: Task, pieces: int) -> Iterator[Task]:
+    """A task in pieces of neighbouring domains, if its cells forget at every domain."""
+    count = len(task.cells[0].domains)
+    pieces = min(pieces, count) if all(forgets(cell, make_method(cell)) for cell in task.cells) else 1
+    for i in range(pieces):
+        part = frozenset(range(i * count // pieces, (i + 1) * count // pieces))
+        yield task if pieces == 1 else replace(task, domains=part)
+
+
+def images(cell: Cell) -> int:
+    """Images of a domain, as far as that is known before any is read."""
+    size: int = registry.load("data", cell.data.use).size
+    return min(cell.limit or size, size)
+
+
 def _batches(cell: Cell) -> int:
-    """Batches in one round; without a limit, of a set of 50 000."""
-    return len(cell.domains) * -(-(cell.limit or 50_000) // cell.batch_size)
+    """Batches in one round."""
+    return len(cell.domains) * -(-images(cell) // cell.batch_size)
 
 
 def _cost(method: Method) -> float:

@@ -37,7 +37,8 @@ def describe(name: str, cells: Sequence[Cell]) -> Description:
         f"Batch passes (a backward counts as two): {cost.executed}; one run for every cell and round "
         f"would need {cost.naive} ({ratio:.2f} of it).\n"
         f"Disk, about: images {disk.images / 1e9:.1f} GB, weights {disk.weights / 1e9:.2f} GB, "
-        f"results {disk.results / 1e6:.1f} MB.\n\n{columns(rows)}"
+        f"results {disk.results / 1e6:.1f} MB, features kept between rounds {disk.features / 1e9:.2f} GB a "
+        f"worker.\n\n{columns(rows)}"
     )
     return Description(text, data)
 
@@ -87,7 +88,9 @@ def _row(cell: Cell) -> dict[str, Any]:
 
 
 def _same_memory(cell: Cell) -> tuple[str, ...]:
-    return (str(cell.model), str(cell.quantizer), str(cell.method), str(cell.batch_size))
+    """What bytes depend on: not on the seed, which is among a method's parameters."""
+    settings = {k: v for k, v in cell.method.params.items() if k != "seed"}
+    return (str(cell.model), str(cell.quantizer), cell.method.use, str(settings), str(cell.batch_size))
 
 
 def _mib(report: memory.MemoryReport) -> dict[str, float | None]:

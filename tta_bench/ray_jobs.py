@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from tta_bench.exchange import Delivery, Start
-from tta_bench.plan import Task
+from tta_bench.plan import Task, narrowed
 from tta_bench.runner import Chore, Sink, not_prepared
 
 MAX_DEATHS = 3  # without any progress in between
@@ -99,6 +99,8 @@ class TaskJob:
 
     def call(self, worker: Any) -> Any:
         starts: list[Start] = self.sink.started(self.task)
+        if self.task.domains is not None:
+            starts = [narrowed(s, c, self.task.domains) for s, c in zip(starts, self.task.cells, strict=True)]
         for cell, start in zip(self.task.cells, starts, strict=True):
             self.reached[cell.key] = len(start.finished)
         return worker.run.options(num_returns="streaming").remote(self.task, starts)
@@ -123,9 +125,10 @@ class TaskJob:
         self.deaths += 1
         left = tuple(cell for cell in self.task.cells if cell.key not in self.ended)
         if len(left) > 1 and (final or self.deaths > 1):
-            return [TaskJob(Task((cell,)), self.sink, 1, furthest=dict(self.furthest)) for cell in left]
+            alone = [replace(self.task, cells=(cell,)) for cell in left]
+            return [TaskJob(task, self.sink, 1, furthest=dict(self.furthest)) for task in alone]
         if left and self.deaths < MAX_DEATHS and not final:
-            self.task = Task(left)
+            self.task = replace(self.task, cells=left)
             return [self]
         for cell in left:
             reason = why if final else f"{why}\nThe worker died {self.deaths} times without getting further."

@@ -12,7 +12,7 @@ from typing import Any
 
 from tta_bench.errors import UserError
 from tta_bench.exchange import Policy
-from tta_bench.plan import Task
+from tta_bench.plan import Task, spread
 from tta_bench.ray_jobs import ChoreJob, Job, Preparations, TaskJob
 from tta_bench.ray_worker import Switch, Worker
 from tta_bench.runner import Chore, Sink, Stop
@@ -67,7 +67,7 @@ class RayRunner:
             count = Preparations(len(chores))
             self._drive([ChoreJob(chore, count, sink) for chore in chores], stop)
             if not stop():
-                self._drive([TaskJob(task, sink) for task in tasks], stop)
+                self._drive([TaskJob(task, sink) for task in spread(tasks, self._room())], stop)
         finally:
             ray.shutdown()
 

@@ -58,7 +58,7 @@ def run(
             writer = Writer(store, progress, anew=waiting if overwrite == "all" else [])
             done = len(chosen) - len(waiting)
             with progress.running(waiting, done), Interrupt(progress.note) as stop:
-                runner.run(plan.tasks(waiting), chores(waiting), writer, stop)
+                runner.run(plan.tasks(waiting, runner.policy.share), chores(waiting), writer, stop)
             if stop():
                 raise KeyboardInterrupt
     finally:
@@ -95,6 +95,7 @@ def policy(section: RunSection) -> Policy:
         threads=section.threads,
         checkpoint_seconds=60 * section.checkpoint_minutes,
         cell_seconds=None if cell_minutes is None else 60 * cell_minutes,
+        share=section.share,
     )
 
 

@@ -33,6 +33,8 @@ class Sink(Protocol):
 class Runner(Protocol):
     """Runs tasks to their end, in any order, and delivers every record once."""
 
+    policy: Policy
+
     def run(self, tasks: Sequence[Task], chores: Sequence[Chore], sink: Sink, stop: Stop) -> None:
         """Prepare the domains, then run the tasks; come back early, but in order, once `stop` says so."""
 

@@ -83,6 +83,7 @@ class RunSection(Strict):
     threads: Whole = Field(1, ge=1, le=1024)
     checkpoint_minutes: Number = Field(5.0, ge=0, allow_inf_nan=False)  # inside a domain; always at its end
     cell_minutes: Number | None = Field(None, gt=0, le=1e6)  # a cell that takes longer has failed
+    share: bool = True  # compute once what methods and rounds have in common; off, to check that
 
 
 class Filter(Strict):

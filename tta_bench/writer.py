@@ -11,7 +11,7 @@ from tta_bench.grid import Cell
 from tta_bench.plan import Task
 from tta_bench.progress import Progress
 from tta_bench.resume import start_of
-from tta_bench.store import ResultStore
+from tta_bench.store import Record, ResultStore
 
 # A disk is not waited for more often, cell by cell: that takes longer than a tiny domain. Whatever kills
 # processes finds all that was delivered; the last second is at risk only where the power fails.
@@ -27,6 +27,7 @@ class Writer:
         self.anew = {cell.key for cell in anew}
         self.missing: dict[str, int] = {}  # records, by cell
         self.synced: dict[str, float] = {}  # when, by cell
+        self.failures: dict[str, list[Record]] = {}  # of this run, by cell
 
     def prepared(self, done: int, total: int) -> None:
         self.progress.prepared(done, total)
@@ -44,6 +45,7 @@ class Writer:
         due = done or now - self.synced.get(key, -SYNC_SECONDS) >= SYNC_SECONDS
         if due:
             self.synced[key] = now
+        self.failures.setdefault(key, []).extend(r for r in delivery.records if r.get("status") == "failed")
         if delivery.records or due:  # records go first: a checkpoint is of no use without them
             self.store.append(key, delivery.records, sync=due)
         if delivery.records:
@@ -65,7 +67,8 @@ class Writer:
             self.note(f"{damage}; the cell goes on from its last complete state")
             checkpoint = None
         start, kept = start_of(cell, self.store.read(cell.key), checkpoint)
-        self.store.keep(cell.key, kept)
+        # Where a cell's domains are spread over workers, some may have failed before others start.
+        self.store.keep(cell.key, kept + self.failures.get(cell.key, []))
         there = len(kept) - start.described
         self.missing[cell.key] = cell.records_expected - there
         self.progress.started(cell, there)

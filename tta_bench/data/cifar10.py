@@ -25,6 +25,7 @@ class Cifar10(Corruptible):
 
     num_classes: ClassVar[int] = 10
     input_size: ClassVar[int] = 32
+    size: ClassVar[int] = 10_000
     summary: ClassVar[str] = "all 10 000 CIFAR-10 test images, from your disk; corrupted on first use"
     paths: ClassVar[tuple[str, ...]] = ("root",)
 

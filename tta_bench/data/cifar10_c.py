@@ -32,6 +32,7 @@ class Cifar10C(Data):
 
     num_classes: ClassVar[int] = 10
     input_size: ClassVar[int] = 32
+    size: ClassVar[int] = 10_000
     summary: ClassVar[str] = "the published CIFAR-10-C, from your disk"
     paths: ClassVar[tuple[str, ...]] = ("root",)
 

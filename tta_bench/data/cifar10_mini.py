@@ -22,6 +22,7 @@ class Cifar10Mini(Corruptible):
 
     num_classes: ClassVar[int] = 10
     input_size: ClassVar[int] = 32
+    size: ClassVar[int] = 2_000
     summary: ClassVar[str] = "2 000 CIFAR-10 test images, embedded; corrupted on first use"
 
     def clean_test(self) -> Split:

@@ -31,7 +31,6 @@ class Variant(BesideImageNet):
     """Base: one domain, whose images are nobody else's."""
 
     domain_name: ClassVar[str]
-    images: ClassVar[int]  # in the whole set
 
     input_size: int = 224
 
@@ -67,7 +66,7 @@ class Variant(BesideImageNet):
         if wrong := [domain for domain in domains if domain != Domain(self.domain_name, 0)]:
             only = f"Write `stream: {{corruptions: {self.domain_name}}}`"
             return [f"{wrong[0]}: {self.folder_name} has one domain, {self.domain_name}. {only}."]
-        found = class_problems(self.tree, self.class_names(), self.partial, total=self.images)
+        found = class_problems(self.tree, self.class_names(), self.partial, total=self.size)
         return (found or integrity.damages(self.tree, self.tested())) + self.clean.problems(tested=False)
 
 
@@ -78,7 +77,7 @@ class ImageNetR(Variant):
     summary: ClassVar[str] = "ImageNet-R: 30 000 renditions of 200 classes, from your disk"
     folder_name: ClassVar[str] = "imagenet-r"
     domain_name: ClassVar[str] = "rendition"
-    images: ClassVar[int] = 30_000
+    size: ClassVar[int] = 30_000
 
     def class_names(self) -> tuple[str, ...]:
         return wnids.rendition()
@@ -98,7 +97,7 @@ class ImageNetSketch(Variant):
     summary: ClassVar[str] = "ImageNet-Sketch: 50 889 sketches of 1000 classes, from your disk"
     folder_name: ClassVar[str] = "imagenet-sketch"
     domain_name: ClassVar[str] = "sketch"
-    images: ClassVar[int] = 50_889
+    size: ClassVar[int] = 50_889
 
     def class_names(self) -> tuple[str, ...]:
         return wnids.imagenet()

@@ -1,0 +1,149 @@
+"""Nothing is computed twice, and nothing comes out otherwise for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tta_bench import config, grid, plan, warm
+from tta_bench.cli import app
+from tta_bench.exchange import Delivery, Start
+from tta_bench.execute import Executor
+from tta_bench.memory import MemoryReport
+from tta_bench.plan import Task, narrowed, spread, tasks
+from tta_bench.progress import Progress
+from tta_bench.store import ResultStore
+from tta_bench.writer import Writer
+
+Write = Callable[..., Path]
+FORGETFUL = [
+    "source",
+    "lame",
+    {"use": "t3a", "name": "T3A-r", "reset": "domain"},
+    {"use": "zoa", "name": "ZOA-r", "reset": "domain"},
+]
+METHODS = [*FORGETFUL, "t3a", "shift", "zoa"]
+THREE = {"corruptions": ["gaussian_noise", "fog", "contrast"], "rounds": 2, "batch_size": 16, "limit": 40}
+
+
+@pytest.fixture(autouse=True)
+def _no_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counting bytes takes longer than all else here, and is tested elsewhere."""
+    monkeypatch.setattr(warm, "account", lambda *_: MemoryReport(0, 0, None, {}, bounded=True))
+
+
+def invoke(*arguments: str | Path) -> str:
+    outcome = CliRunner().invoke(app, [*map(str, arguments)])
+    assert outcome.exit_code == 0, outcome.output
+    return outcome.stdout
+
+
+def numbers(deliveries: Iterable[Delivery]) -> dict[Any, Any]:
+    """All that was found, by where it was; not how long it took, nor whether it was found by repetition."""
+    records = [r for delivery in deliveries for r in delivery.records if r["kind"] == "domain"]
+    plain = [{k: v for k, v in r.items() if k not in ("seconds", "repeats")} for r in records]
+    found = {(r["key"], r.get("round"), r.get("corruption")): r for r in plain}
+    assert len(found) == len(plain), "every record once"
+    return found
+
+
+@pytest.mark.parametrize("model", ["vit-micro", "resnet-micro"])
+def test_tables_and_records_are_the_same_with_and_without_sharing(
+    write_yaml: Write, tmp_path: Path, model: str
+) -> None:
+    file = write_yaml(models=[model], methods=["bn-adapt", *METHODS], quantizers=["uniform"], stream=THREE)
+    kept, tables = [], []
+    for share in ("true", "false"):
+        results = tmp_path / share
+        invoke("run", file, "-o", f"run.share={share}", "--results", results)
+        store = ResultStore(results, "small")
+        kept.append(
+            numbers(Delivery(cell.key, store.read(cell.key)) for cell in grid.expand(config.load(file)))
+        )
+        tables.append(
+            [
+                invoke("table", "--results", results, "--layout", layout, "--format", "csv")
+                for layout in ("long-term", "per-corruption", "cost")
+            ]
+        )
+    assert kept[0] == kept[1]
+    assert tables[0] == tables[1]
+
+
+def test_what_forgets_is_spread_and_what_remembers_is_not(write_yaml: Write) -> None:
+    cells = grid.expand(config.load(write_yaml(methods=METHODS, quantizers=["uniform"], stream=THREE)))
+    by_name = {cell.labels.method: cell for cell in cells}
+    zoa, resetting = Task((cells[-1],)), Task((cells[3],))
+    assert spread([zoa], 8) == [zoa]
+    pieces = spread([resetting], 8)
+    assert sorted(min(piece.domains or ()) for piece in pieces) == [0, 1, 2]
+    assert {d for piece in pieces for d in piece.domains or ()} == {0, 1, 2}
+    assert spread([resetting], 1) == [resetting]
+    assert spread([zoa, resetting], 2)[0] == zoa, "the longest first"
+    many = [Task((by_name["source"],))] * 100
+    assert spread(many, 2) == many, "each piece is set up anew: none more than are needed"
+    assert spread([], 2) == []
+
+
+def test_pieces_together_are_the_whole(write_yaml: Write) -> None:
+    file = write_yaml(models=["vit-micro"], methods=FORGETFUL, quantizers=["uniform"], stream=THREE)
+    cells = grid.expand(config.load(file))
+    executor = Executor()
+    whole = [delivery for task in tasks(cells) for delivery in executor.run(task.cells)]
+    pieces = [
+        replace(task, domains=part) for task in tasks(cells) for part in (frozenset({0, 2}), frozenset({1}))
+    ]
+    parts = [
+        delivery
+        for task in pieces
+        for delivery in executor.run(
+            task.cells, [narrowed(Start(), cell, task.domains or frozenset()) for cell in task.cells]
+        )
+    ]
+    assert numbers(parts) == numbers(whole)
+    described = [r["key"] for d in parts for r in d.records if r["kind"] == "cell"]
+    assert sorted(described) == sorted(cell.key for cell in cells), "every cell once"
+
+
+def test_a_piece_that_starts_late_does_not_hide_the_failure_of_another(
+    write_yaml: Write, tmp_path: Path
+) -> None:
+    cells = grid.expand(config.load(write_yaml(methods=["source"], quantizers=["fp32"])))
+    store, (cell,) = ResultStore(tmp_path, "small"), cells
+    lock, progress = store.open(cells), Progress(quiet=True)
+    with progress.running(cells, 0):
+        writer = Writer(store, progress, [])
+        writer.started(Task((cell,), frozenset({0})))
+        failure = {"kind": "domain", "key": cell.key, "status": "failed", "reason": "out of luck"}
+        writer.delivered(Delivery(cell.key, [failure]))
+        writer.started(Task((cell,), frozenset({1})))
+    lock.release()
+    assert store.status(cell) == "failed"
+
+
+def test_two_workers_share_the_domains_of_one_cell(write_yaml: Write, tmp_path: Path) -> None:
+    file = write_yaml(methods=[{"use": "zoa", "reset": "domain"}], quantizers=["uniform"], stream=THREE)
+    invoke("run", file, "--engine", "local", "--results", tmp_path / "one")
+    invoke("run", file, "--engine", "ray", "--workers", "2", "--results", tmp_path / "two")
+    one, two = (
+        invoke("table", "--results", tmp_path / name, "--layout", "per-corruption", "--format", "csv")
+        for name in ("one", "two")
+    )
+    assert one == two
+
+
+def test_six_methods_cost_little_more_than_half(write_yaml: Write) -> None:
+    """The grid of which the documentation gives the passes."""
+    methods = ["source", "t3a", "lame", "shift", {"use": "foa", "k": 2}, "zoa"]
+    stream = {"corruptions": "imagenet-c-15", "rounds": 10, "batch_size": 64}
+    cells = grid.expand(
+        config.load(write_yaml(models=["vit-micro"], methods=methods, quantizers=["ptq4vit"], stream=stream))
+    )
+    cost = plan.passes(cells)
+    assert cost.executed <= 0.55 * cost.naive
+    assert cost.naive == 15 * 32 * 10 * (1 + 1 + 1 + 1 + 2 + 2)
