@@ -35,7 +35,7 @@ QUANTIZERS: dict[str, Quantizer] = {
     "PTQ4ViT W8A8": Ptq4Vit(bits="W8A8", grad_mode="mse", candidates=2, rounds=1, rows=16),
     "AdaLog W4A4": AdaLog(bits="W4A4", rounds=1, rows=16),
     "MQBench W8A8": MqBench(bits="W8A8"),
-    "PTQ4VM W8A8": Ptq4Vm(bits="W8A8", jlss="off"),
+    "PTQ4VM W8A8": Ptq4Vm(bits="W8A8"),
 }
 
 

@@ -14,6 +14,7 @@ from torch.nn.functional import linear
 
 from tta_bench.api import Bits, Calibration, Domain, Model
 from tta_bench.data.cifar10_mini import Cifar10Mini
+from tta_bench.models import selective_scan as scanning
 from tta_bench.models.imagenet import VimS
 from tta_bench.models.micro import ResNetMicro, VimMicro
 from tta_bench.models.selective_scan import selective_scan
@@ -69,7 +70,8 @@ def test_vim_s_has_144_sites_and_the_official_number_of_parameters() -> None:
     assert (model.net.cls_index, model.net.pos_embed.shape[1]) == (98, 197)
 
 
-def test_scan_equals_the_naive_loop() -> None:
+@pytest.mark.parametrize("chunk", [1, 4, 100])
+def test_scan_equals_the_naive_loop(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = torch.Generator().manual_seed(0)
     length, groups, batch, dim, states = 9, 2, 3, 5, 4
     u, z = (torch.randn(length, groups, batch, dim, generator=rng) for _ in range(2))
@@ -80,7 +82,11 @@ def test_scan_equals_the_naive_loop() -> None:
         decay = torch.exp(delta[t, ..., None] * a[:, None])
         h = decay * h + (delta[t] * u[t])[..., None] * b[t, :, :, None]
         expected.append((h * c[t, :, :, None]).sum(-1))
-    assert torch.allclose(selective_scan(u, delta, a, b, c), torch.stack(expected), atol=1e-5)
+    monkeypatch.setattr(scanning, "CHUNK_NUMBERS", chunk * groups * batch * dim * states)
+    found = selective_scan(u, delta, a, b, c)
+    assert torch.allclose(found, torch.stack(expected), atol=1e-5)
+    monkeypatch.setattr(scanning, "_library", lambda: None)
+    assert torch.equal(selective_scan(u, delta, a, b, c), found), "compiled and eager"
 
 
 def test_mixer_commutes_with_the_flip_when_directions_are_tied() -> None:

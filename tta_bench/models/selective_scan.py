@@ -2,16 +2,23 @@
 
     h_t = exp(Δ_t A) ⊙ h_{t-1} + (Δ_t u_t) B_tᵀ,    y_t = C_t h_t,    h_0 = 0
 
-The state is laid out [G·B, N, D] (long axis contiguous) and overwritten in place, so that one step
-works on a few cache-resident buffers. Closed forms with cumulative exponentials overflow; this does not.
+The state is laid out [G·B, N, D] (long axis contiguous). Steps are taken in chunks that stay in the cache:
+decays for all steps of a chunk at once, states one after the other in their place (compiled where there is
+a compiler), then all their outputs. Closed forms with cumulative exponentials overflow; this does not.
 """
 
 from __future__ import annotations
 
+import ctypes
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from tta_bench import native
+
+CHUNK_NUMBERS = 1 << 18  # of states, 1 MiB; a large batch takes its steps one by one
 
 
 @torch.compiler.disable
@@ -30,18 +37,21 @@ class SelectiveScan(torch.autograd.Function):
     ) -> Tensor:
         length, groups, batch, dim = u.shape
         shape = (groups * batch, a.shape[2], dim)
-        keep_states = any(ctx.needs_input_grad)
         drive, b_col, c_row = _as_matrices(delta * u, b, c)
-        h, y = u.new_zeros(shape), u.new_empty(length, shape[0], 1, dim)
-        decay = u.new_empty(groups, batch, *shape[1:])
-        states = u.new_empty(length, *shape) if keep_states else None
-        for t in range(length if type(u) is Tensor else 2):  # fake tensors: all steps are alike
-            torch.mul(delta[t].unsqueeze(2), a, out=decay).exp_()
-            h.mul_(decay.view(shape)).addcmul_(drive[t], b_col[t])
-            torch.bmm(c_row[t], h, out=y[t])
-            if states is not None:
-                states[t] = h
-        if states is not None:
+        y = u.new_empty(length, shape[0], 1, dim)
+        chunk = max(1, CHUNK_NUMBERS // (shape[0] * shape[1] * dim))
+        keep_states = any(ctx.needs_input_grad)
+        states = u.new_empty(length if keep_states else min(chunk, length), *shape)
+        h = u.new_zeros(shape)
+        steps = length if type(u) is Tensor else min(length, 2 * chunk)  # fake tensors: chunks are alike
+        for t in range(0, steps, chunk):
+            now = slice(t, min(t + chunk, length))
+            at = states[now] if keep_states else states[: now.stop - t]
+            torch.mul(delta[now].unsqueeze(3), a, out=at.view(-1, groups, batch, *shape[1:])).exp_()
+            _advance_(at, h, drive[now], b_col[now])
+            torch.bmm(c_row[now].flatten(0, 1), at.flatten(0, 1), out=y[now].flatten(0, 1))
+            h.copy_(at[-1])
+        if keep_states:
             ctx.save_for_backward(u, delta, b, c, a, states)
         return y.view(length, groups, batch, dim)
 
@@ -79,8 +89,30 @@ class SelectiveScan(torch.autograd.Function):
         )
 
 
+def _advance_(x: Tensor, h: Tensor, drive: Tensor, b_col: Tensor) -> None:
+    """Decays [steps, G·B, N, D] become states, one step after the other, the first from h."""
+    library = _library() if native.fits(x) else None
+    if library is None:
+        for t in range(len(x)):
+            h = x[t].mul_(h).addcmul_(drive[t], b_col[t])
+        return
+    steps, rows, states, width = x.shape
+    pointers = [tensor.data_ptr() for tensor in (x, h, drive, b_col)]
+    library.advance(*pointers, steps, rows, states, width, torch.get_num_threads())
+
+
+@cache
+def _library() -> ctypes.CDLL | None:
+    library = native.library("tta_bench.models", "selective_scan.cpp")
+    if library is not None:
+        library.advance.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_int64] * 5
+        library.advance.restype = None
+    return library
+
+
 def _as_matrices(drive: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Per step and sequence: drive as 1×D, B as N×1, C as 1×N, ready for `bmm`."""
     length, groups, batch, dim = drive.shape
     rows = (length, groups * batch)
-    return drive.view(*rows, 1, dim), b.reshape(*rows, -1, 1), c.reshape(*rows, 1, -1)
+    b, c = b.contiguous(), c.contiguous()
+    return drive.contiguous().view(*rows, 1, dim), b.view(*rows, -1, 1), c.view(*rows, 1, -1)

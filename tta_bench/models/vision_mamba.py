@@ -1,7 +1,7 @@
 """Vision Mamba (Zhu et al., 2024) in plain PyTorch, with the official parameter names.
 
 Bidirectional "bimamba v2" mixers, class token in the middle of the sequence, learnt absolute
-positions, RMSNorm without bias. No compiled kernels: the same file trains, adapts and counts bytes.
+positions, RMSNorm without bias. No kernels of CUDA: the same file trains, adapts and counts bytes.
 """
 
 from __future__ import annotations
