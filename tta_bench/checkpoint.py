@@ -2,7 +2,8 @@
 
     results/<name>/checkpoints/<key>.checkpoint
 
-Only the driver writes them, by atomic rename; a file whose digest does not fit is set aside.
+Only the driver writes them, by atomic rename, with the last one beside it until the next is complete; a
+file whose digest does not fit is set aside.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hashlib
 import json
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from tta_bench.exchange import Checkpoint
@@ -36,11 +38,17 @@ class Checkpoints:
         path = self._path(checkpoint.key)
         with writing(path):
             self.folder.mkdir(exist_ok=True)
+            # To rename over a file makes ext4 wait for the disk, which takes longer than a tiny domain.
+            with suppress(FileNotFoundError):
+                os.replace(path, _last(path))
             write_atomically(path, _digest(line, checkpoint.content), line, checkpoint.content, sync=sync)
+            _last(path).unlink(missing_ok=True)
 
     def load(self, key: str) -> Checkpoint | None:
         """The cell's last checkpoint, if there is one; raises Damaged once it has set a bad one aside."""
         path = self._path(key)
+        if not path.exists():  # the run died while it wrote the next one
+            path = _last(path)
         try:
             content = path.read_bytes()
         except FileNotFoundError:
@@ -56,10 +64,15 @@ class Checkpoints:
 
     def remove(self, key: str) -> None:
         """Delete a cell's checkpoint, because the cell is done or starts anew."""
-        self._path(key).unlink(missing_ok=True)
+        for path in (self._path(key), _last(self._path(key))):
+            path.unlink(missing_ok=True)
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}.checkpoint"
+
+
+def _last(path: Path) -> Path:
+    return path.with_suffix(".last")
 
 
 def _digest(*parts: bytes) -> bytes:

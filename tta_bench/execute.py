@@ -13,7 +13,7 @@ import torch
 
 from tta_bench import memory
 from tta_bench.allocator import keep_freed_memory
-from tta_bench.api import Domain, Source
+from tta_bench.api import Domain, Method, Model, Source
 from tta_bench.errors import Unsupported
 from tta_bench.exchange import Checkpoint, Delivery, Policy, Start
 from tta_bench.feed import Feed
@@ -72,23 +72,27 @@ class Executor:
         begun = time.perf_counter()
         with within(self.policy.cell_seconds):
             method = make_method(cell)
-            model = self.warm.model(cell)
+            model = self._shared_model(method, others) or self.warm.model(cell)
             reason = method.unsupported(model)
             if reason is not None:
                 raise Unsupported(reason)
-            if method.consumes == "features":
-                batch_statistics = method.batch_statistics(model)
-                for other in others:
-                    if other.method.batch_statistics(other.model) == batch_statistics:
-                        model = other.model
-                        break
-                else:
-                    if batch_statistics:
-                        model.use_batch_statistics()
+            if method.consumes == "features" and method.batch_statistics(model):
+                model.use_batch_statistics()
             lane = Lane(cell, method, model, self.policy, start)
             lane.setup(Source(self.warm.data(cell.data).source_images(), cell.batch_size))
         lane.spent_seconds = time.perf_counter() - begun
         return lane
+
+    def _shared_model(self, method: Method, others: Sequence[Lane]) -> Model | None:
+        """The model of another consumer of the same features, if there is one."""
+        if method.consumes != "features":
+            return None
+        same = (
+            other.model
+            for other in others
+            if other.method.batch_statistics(other.model) == method.batch_statistics(other.model)
+        )
+        return next(same, None)
 
     def _stream(self, lanes: list[Lane], stop: Callable[[], bool]) -> Iterator[Delivery]:
         cell = lanes[0].cell

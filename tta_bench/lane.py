@@ -157,7 +157,10 @@ class Lane:
 def seed_everything(text: str) -> None:
     """Seed the global generators, for plugins that use them, from where we are in the grid."""
     seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
-    torch.manual_seed(seed)
+    if torch.cuda.is_available():
+        torch.manual_seed(seed)
+    else:  # a hundredth of the time, which counts where domains are small
+        torch.default_generator.manual_seed(seed)
     np.random.seed(seed)
     random.seed(seed)
 

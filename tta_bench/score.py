@@ -22,17 +22,16 @@ class Score:
     def add(self, output: Tensor, labels: Tensor, kind: str) -> None:
         """Count one batch of logits or probabilities. A row that is not finite is a miss."""
         finite = output.isfinite().all(1)
-        p = (output if kind == "probabilities" else output.softmax(1)).double()
-        confidence, predicted = p.nan_to_num().max(1)
+        p = (output if kind == "probabilities" else output.softmax(1)).double().nan_to_num()
+        confidence, predicted = p.max(1)
         hit = (predicted == labels) & finite
-        best = p.nan_to_num().topk(min(5, p.shape[1]), dim=1).indices
+        best = p.topk(min(5, p.shape[1]), dim=1).indices
         self.images += len(labels)
         self.batches.append(int(hit.sum()))
         self.top5 += int(((best == labels[:, None]).any(1) & finite).sum())
         self.nonfinite += int((~finite).sum())
         index = (confidence * ECE_BINS).ceil().long().clamp(1, ECE_BINS) - 1
-        for row, value in enumerate((torch.ones_like(confidence), hit.double(), confidence)):
-            self.bins[row].index_add_(0, index, value)
+        self.bins.index_add_(1, index, torch.stack([torch.ones_like(confidence), hit, confidence]))
 
     def summary(self) -> dict[str, Any]:
         """The counts as a record has them."""

@@ -7,7 +7,7 @@ import json
 from collections import OrderedDict
 from typing import Any
 
-from tta_bench import calibration
+from tta_bench import accounts, calibration
 from tta_bench.api import Data, Model, Quantizer
 from tta_bench.data import cache
 from tta_bench.errors import Unsupported
@@ -46,11 +46,12 @@ class Warm:
         params = {key: value for key, value in cell.method.params.items() if key != "seed"}
         known = f"{cell.model} {cell.quantizer} {cell.method.use} {params} {cell.batch_size}"
         if known not in self._memory:
-            self._memory[known] = account(
-                cell.model.make("models"),
-                cell.quantizer.make("quantizers"),
-                cell.method.make("methods"),
-                cell.batch_size,
+            model, quantizer = cell.model.make("models"), cell.quantizer.make("quantizers")
+            method = cell.method.make("methods")
+            self._memory[known] = accounts.kept(
+                known,
+                (type(model), type(quantizer), type(method)),
+                lambda: account(model, quantizer, method, cell.batch_size),
             )
         return self._memory[known]
 

@@ -14,8 +14,8 @@ from tta_bench.resume import start_of
 from tta_bench.store import Record, ResultStore
 
 # A disk is not waited for more often, cell by cell: that takes longer than a tiny domain. Whatever kills
-# processes finds all that was delivered; the last second is at risk only where the power fails.
-SYNC_SECONDS = 1.0
+# processes finds all that was delivered; the last seconds are at risk only where the power fails.
+SYNC_SECONDS = 5.0
 
 
 class Writer:

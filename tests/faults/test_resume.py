@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -183,3 +184,20 @@ def test_what_forgets_goes_on_at_any_missing_domain(tmp_path: Path) -> None:
     start, kept = start_of(cell, records[:3], None)
     assert start.finished == {0}, "of fog, one round is missing"
     assert kept == records[:2]
+
+
+def test_a_run_that_dies_while_it_writes_a_checkpoint_has_the_last_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(Checkpoint("key", 3, 0, b"old"))
+    with monkeypatch.context() as patched:
+        patched.setattr("tta_bench.checkpoint.write_atomically", MagicMock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            checkpoints.save(Checkpoint("key", 4, 0, b"new"))
+    assert checkpoints.load("key") == Checkpoint("key", 3, 0, b"old")
+    checkpoints.save(Checkpoint("key", 5, 0, b"newer"))
+    assert checkpoints.load("key") == Checkpoint("key", 5, 0, b"newer")
+    assert [path.name for path in checkpoints.folder.iterdir()] == ["key.checkpoint"]
+    checkpoints.remove("key")
+    assert not list(checkpoints.folder.iterdir())

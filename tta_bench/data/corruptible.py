@@ -44,7 +44,7 @@ class Corruptible(Data):
 
     @abstractmethod
     def clean_source(self) -> np.ndarray:
-        """Clean images of the training domain, uint8 [N, H, W, 3]."""
+        """Clean images of the training domain, uint8 [N, H, W, 3]; asked once."""
 
     @abstractmethod
     def fingerprint(self) -> str:
@@ -52,7 +52,7 @@ class Corruptible(Data):
 
     def source_images(self) -> Tensor:
         """Clean images of the training domain."""
-        return to_tensor(self.clean_source())
+        return to_tensor(self._source)
 
     def test_labels(self) -> np.ndarray:
         """Labels of all test images."""
@@ -72,6 +72,10 @@ class Corruptible(Data):
     def problems(self, domains: Sequence[Domain]) -> list[str]:
         """Unknown corruptions and severities."""
         return domain_problems(domains)
+
+    @cached_property
+    def _source(self) -> np.ndarray:
+        return self.clean_source()
 
     @cached_property
     def _test(self) -> Split:
