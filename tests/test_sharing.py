@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -135,6 +138,26 @@ def test_two_workers_share_the_domains_of_one_cell(write_yaml: Write, tmp_path: 
         for name in ("one", "two")
     )
     assert one == two
+
+
+def test_tables_are_the_same_compiled_and_eager(write_yaml: Write, tmp_path: Path) -> None:
+    file = write_yaml(
+        models=["vit-micro", "vim-micro"], methods=["shift", "zoa"], quantizers=["uniform"], stream=THREE
+    )
+    tables = []
+    for compiled in ("1", "0"):
+        command = [
+            sys.executable,
+            "-m",
+            "tta_bench.cli",
+            "run",
+            str(file),
+            "--results",
+            str(tmp_path / compiled),
+        ]
+        subprocess.run(command, env=os.environ | {"TTA_BENCH_COMPILE": compiled}, check=True, timeout=200)
+        tables.append(invoke("table", "--results", tmp_path / compiled, "--format", "csv"))
+    assert tables[0] == tables[1]
 
 
 def test_six_methods_cost_little_more_than_half(write_yaml: Write) -> None:
