@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test bench smoke install install-test clean
+.PHONY: run test bench soak smoke install install-test clean
 
 run: install
 	$(BIN)/tta-bench run benchmark.yaml
@@ -18,6 +18,11 @@ test: install-test
 # Ratios of speed, measured in one run; a quiet machine makes them mean something.
 bench: install
 	$(BIN)/python -m bench
+
+# Half an hour of killed processes, and the default grid on two Ray nodes of which one is lost half-way.
+soak: install
+	$(BIN)/python tools/lose_node.py benchmark.yaml
+	$(BIN)/python tools/soak.py --minutes 20
 
 # Every recipe on the embedded networks; results go to a folder that may be thrown away.
 smoke: install

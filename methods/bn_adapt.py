@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tta_bench.api import Method, Model, Source
+from tta_bench.api import Choice, Log, Method, Model, Source, Uniform, spaces
 
 
 class StreamNorm(nn.Module):
@@ -57,6 +57,11 @@ class BnAdapt(Method):
     prior: float = 16
 
     summary = "batch-norm statistics from the stream"
+    search_space = spaces(
+        variant=Choice("test", "alpha", "prior", "cumulative", "ema"),
+        alpha=Uniform(0.02, 0.9),
+        prior=Log(1.0, 256.0),
+    )
     needs = "BatchNorm2d"
 
     @property

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from tta_bench.api import Model, Source, Target
+from tta_bench.api import Choice, Log, Model, Source, Target, spaces
 from tta_bench_methods.gradient import GradientMethod, derived_seed
 from tta_bench_methods.jitter import jitter
 
@@ -34,6 +34,11 @@ class CoTTA(GradientMethod):
     seed: int = 2020
 
     summary = "student of an averaged teacher, with restoration"
+    search_space = spaces(
+        lr=Log(1e-5, 2e-2),
+        teacher_momentum=Choice(0.99, 0.995, 0.999),
+        restore=Log(1e-4, 0.1),
+    )
     cost = "3–35/1"
     needs = "gradients"
     remembers = ("batches",)

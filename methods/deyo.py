@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tta_bench.api import Model, Source, Target
+from tta_bench.api import Log, Model, Source, Target, Uniform, spaces
 from tta_bench_methods.gradient import EarlyNormMethod, derived_seed, entropy, mean_over
 
 
@@ -29,6 +29,7 @@ class DeYO(EarlyNormMethod):
     seed: int = 2020
 
     summary = "entropy descent on samples that rely on shape"
+    search_space = spaces(lr=Log(1e-5, 1e-2), margin=Uniform(0.2, 0.8), plpd_above=Uniform(0.05, 0.5))
     cost = "≤2/≤1"
     remembers = (*EarlyNormMethod.remembers, "batches")
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tta_bench.api import Model, Source, Target
+from tta_bench.api import Log, Model, Source, Target, Uniform, spaces
 from tta_bench_methods.gradient import GradientMethod, entropy, learning, mean_over
 
 
@@ -24,6 +24,7 @@ class Eta(GradientMethod):
     redundancy: float = 0.05  # ε: a sample whose prediction is at least so close to q is redundant
 
     summary = "entropy descent on confident, non-redundant samples"
+    search_space = spaces(lr=Log(1e-5, 1e-2), margin=Uniform(0.2, 0.8), redundancy=Log(0.01, 0.9))
     cost = "1/≤1"
     remembers = ("mean_probability",)
 
@@ -72,6 +73,7 @@ class Eata(Eta):
     fisher_images: int = 2000
 
     summary = "ETA with a Fisher penalty against forgetting"
+    search_space = spaces(**Eta.search_space, fisher_weight=Log(10.0, 1e4))
     needs = "gradients, norm layers, clean images"
 
     @learning()

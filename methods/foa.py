@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tta_bench.api import Method, Model, Source, Target
+from tta_bench.api import Log, Method, Model, Source, Target, spaces
 from tta_bench_methods.alignment import (
     ActivationShift,
     SourceStatistics,
@@ -59,6 +59,7 @@ class Foa(Method):
     summary = "prompts by evolution strategy, features moved back to the source mean"
     cost = "28/0"
     needs = "prompts, clean images"
+    search_space = spaces(sigma=Log(0.03, 3.0), lam=Log(0.04, 4.0))
 
     def __post_init__(self) -> None:
         if self.k < 2:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tta_bench.api import Method
+from tta_bench.api import Choice, Method, spaces
 
 MAX_ITERATIONS = 100
 TOLERANCE = 1e-8
@@ -27,6 +27,7 @@ class Lame(Method):
     memory = "batch"
     outputs = "probabilities"
     summary = "predictions smoothed over feature neighbours"
+    search_space = spaces(affinity=Choice("knn", "rbf", "linear"), k=Choice(1, 3, 5, 10))
     needs = "features"
 
     def step(self, z: Tensor) -> Tensor:

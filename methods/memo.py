@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from tta_bench.api import Model, Source, Target
+from tta_bench.api import Log, Model, Source, Target, spaces
 from tta_bench_methods.augmix import draw_recipe, make_views
 from tta_bench_methods.bn_adapt import BnAdapt
 from tta_bench_methods.gradient import GradientMethod
@@ -32,6 +32,7 @@ class Memo(GradientMethod):
 
     memory = "none"
     summary = "entropy of an image's averaged views, episodic"
+    search_space = spaces(lr=Log(1e-6, 1e-3))
     cost = "65/64 an image"
     needs = "gradients"
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from tta_bench.api import Model, Source, Target
+from tta_bench.api import Log, Model, Source, Target, Uniform, spaces
 from tta_bench_methods.gradient import EarlyNormMethod, affine_parameters, entropy, mean_over
 
 
@@ -33,6 +33,7 @@ class Sar(EarlyNormMethod):
     norms: Literal["early", "all"] = "early"
 
     summary = "sharpness-aware entropy descent on confident samples"
+    search_space = spaces(lr=Log(1e-5, 1e-2), rho=Log(0.01, 0.2), margin=Uniform(0.2, 0.8))
     cost = "2/2"
     remembers = (*EarlyNormMethod.remembers, "mean_entropy")
 

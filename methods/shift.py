@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tta_bench.api import Method, Model, Source
+from tta_bench.api import Log, Method, Model, Source, Uniform, spaces
 from tta_bench_methods.alignment import ActivationShift, shifted
 
 
@@ -21,6 +21,7 @@ class Shift(Method):
     consumes = "features"
     memory = "stream"
     summary = "features moved back to the source mean"
+    search_space = spaces(momentum=Log(0.01, 1.0), strength=Uniform(0.0, 1.5))
     needs = "clean images"
 
     def setup(self, model: Model, source: Source) -> None:

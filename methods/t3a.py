@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tta_bench.api import Method, Model, Source
+from tta_bench.api import Choice, Method, Model, Source, spaces
 
 
 @dataclass
@@ -21,6 +21,7 @@ class T3A(Method):
     consumes = "features"
     memory = "stream"
     summary = "class prototypes from confident features"
+    search_space = spaces(filter_k=Choice(1, 5, 20, 50, 100, -1))
     needs = "linear head"
 
     def batch_statistics(self, model: Model) -> bool:

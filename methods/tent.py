@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tta_bench.api import Target
+from tta_bench.api import Choice, Log, Target, spaces
 from tta_bench_methods.gradient import GradientMethod, entropy
 
 
@@ -20,6 +20,7 @@ class Tent(GradientMethod):
     nesterov: bool = False
 
     summary = "entropy descent on norm layers"
+    search_space = spaces(lr=Log(1e-5, 1e-2), momentum=Choice(0.0, 0.9))
 
     @classmethod
     def presets(cls, target: Target) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from tests.conftest import SMALL
 from tta_bench import cli
 
 MANY = settings(
-    max_examples=450,
+    max_examples=500,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
@@ -85,14 +85,7 @@ def refused_file(path: Path, results: Path) -> str:
     return messages[0]
 
 
-# -- files that are no benchmark at all ------------------------------------------------------------
-
-
-@MANY
-@given(content=st.one_of(st.text(max_size=300), st.binary(max_size=300)))
-def test_any_text_and_any_bytes(content: str | bytes, folder: Path) -> None:
-    refused(content, folder)
-
+# -- files that are no benchmark at all, and a good one with one thing wrong --------------------------
 
 SCALARS = st.one_of(
     st.none(),
@@ -114,20 +107,6 @@ TREES = st.recursive(
     max_leaves=12,
 )
 
-
-@MANY
-@given(tree=TREES)
-def test_any_tree(tree: Any, folder: Path) -> None:
-    refused(yaml.dump(tree), folder)
-
-
-@MANY
-@given(tree=st.fixed_dictionaries({}, optional=dict.fromkeys(KEYS, TREES)))
-def test_any_values_under_the_right_keys(tree: dict[str, Any], folder: Path) -> None:
-    refused(yaml.dump(tree), folder)
-
-
-# -- a good file with one thing wrong --------------------------------------------------------------
 
 FULL = SMALL | {
     "methods": [
@@ -168,25 +147,52 @@ ALIENS = st.one_of(
 )
 
 
-@MANY
-@given(path=st.sampled_from(PATHS), alien=ALIENS)
-def test_a_value_that_cannot_be(path: tuple[Any, ...], alien: Any, folder: Path) -> None:
-    tree = copy.deepcopy(FULL)
-    at(tree, path[:-1])[path[-1]] = alien
-    message = refused(yaml.safe_dump(tree), folder)
-    assert re.search(rf"{path[0]}|line \d+", message), f"the message does not say where: {message}"
-
-
-@MANY
-@given(
-    path=st.sampled_from([(), *(p for p in PATHS if isinstance(at(FULL, p), dict))]),
-    key=st.text("qxz", min_size=4, max_size=8),
-    value=SCALARS,
-)
-def test_a_key_that_cannot_be(path: tuple[Any, ...], key: str, value: Any, folder: Path) -> None:
+def changed(path: tuple[Any, ...], key: Any, value: Any) -> str:
+    """The good file with one value put into it."""
     tree = copy.deepcopy(FULL)
     at(tree, path)[key] = value
-    assert re.search(rf"{key}|line \d+", refused(yaml.safe_dump(tree), folder))
+    return yaml.safe_dump(tree)
+
+
+MAPPINGS = [(), *(path for path in PATHS if isinstance(at(FULL, path), dict))]
+ALIEN_KEYS = st.text("qxz", min_size=4, max_size=8)
+# Files, each with what its message has to say.
+GENERATED: dict[str, st.SearchStrategy[tuple[str | bytes, str]]] = {
+    "any text and any bytes": st.one_of(st.text(max_size=300), st.binary(max_size=300)).map(
+        lambda c: (c, "")
+    ),
+    "any tree": TREES.map(lambda tree: (yaml.dump(tree), "")),
+    "any values under the right keys": st.fixed_dictionaries({}, optional=dict.fromkeys(KEYS, TREES)).map(
+        lambda tree: (yaml.dump(tree), "")
+    ),
+    "a value that cannot be": st.builds(
+        lambda path, alien: (changed(path[:-1], path[-1], alien), rf"{path[0]}|line \d+"),
+        st.sampled_from(PATHS),
+        ALIENS,
+    ),
+    "a key that cannot be": st.builds(
+        lambda path, key, value: (changed(path, key, value), rf"{key}|line \d+"),
+        st.sampled_from(MAPPINGS),
+        ALIEN_KEYS,
+        SCALARS,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", GENERATED)
+def test_two_thousand_generated_files_are_refused(kind: str, folder: Path) -> None:
+    different = set()
+
+    @MANY
+    @given(case=GENERATED[kind])
+    def each(case: tuple[str | bytes, str]) -> None:
+        content, expected = case
+        different.add(content)
+        message = refused(content, folder)
+        assert re.search(expected, message), f"the message does not say where: {message}"
+
+    each()
+    assert len(different) * len(GENERATED) >= 2000
 
 
 # -- what people and enemies write ------------------------------------------------------------------
@@ -258,6 +264,10 @@ WRITTEN = {
     "not UTF-8": (b"name: \xff\xfe", "UTF-8"),
     "zero bytes": (b"\0" * 1000, "not valid YAML"),
 }
+
+
+def test_enough_was_written_by_hand() -> None:
+    assert len(WRITTEN) >= 30
 
 
 @pytest.mark.parametrize("case", WRITTEN)

@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from tta_bench.layouts.entries import half_interval
 from tta_bench.layouts.types import Row, Table
+from tta_bench.statistics import half_interval
 from tta_bench.table import Entry, TableError, build
 
 ROUNDS, DOMAINS = 3, ("fog", "snow")
@@ -172,13 +172,14 @@ def test_the_bank_is_counted_by_schedule_and_memory() -> None:
 # -- seeds ------------------------------------------------------------------------------------------
 
 
-def test_long_term_gives_the_interval_of_the_mean_and_other_layouts_the_spread() -> None:
+def test_every_layout_gives_the_interval_of_the_mean_over_seeds() -> None:
     given = pd.concat([cell("ZOA", 50.0 + i, seed=i, key=str(i)) for i in (0, 1, 2)])
     found = entries(build(given, "long-term"), "ZOA")["round_1"]
     assert (found.value, found.std, found.seeds) == (51.0, 1.0, 3)
     assert found.interval == pytest.approx(4.302653 / 3**0.5, rel=1e-6)  # t of 2 degrees of freedom
     assert "95 % interval (Student's t) over 3 seeds" in build(given, "long-term").notes[-2]
-    assert entries(build(given, "per-corruption"), "ZOA")["fog"].interval is None
+    assert entries(build(given, "per-corruption"), "ZOA")["fog"].interval == found.interval
+    assert entries(build(given, "cost"), "ZOA")["accuracy"].interval == found.interval
     assert entries(build(given[given.seed == 0], "long-term"), "ZOA")["round_1"].interval is None
 
 

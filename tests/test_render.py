@@ -52,8 +52,9 @@ def test_unknown_format_is_an_error() -> None:
 def from_latex(text: str, _: Table) -> list[list[str]]:
     body = text.split(r"\midrule", 1)[1].split(r"\bottomrule")[0]
     rows = [line for line in body.splitlines() if line.endswith(r"\\")]
-    drop = r"\\textsuperscript\{[^}]*\}|\\,\{.*?\}|\\textbf\{|\}"
+    drop = r"\\textsuperscript\{[^}]*\}|\\,\{.*\}|\\textbf\{|\}"
     cells = [[re.sub(drop, "", c) for c in re.split(r"(?<!\\)&", r[:-3])[2:]] for r in rows]
+    cells = [[cell.replace("$-$", "−") for cell in row] for row in cells]
     ticks = {"--": "", r"$\surd$": "✓", r"$\times$": "✗"}
     return [[ticks.get(c.strip(), c.strip()) for c in row] for row in cells]
 
@@ -61,7 +62,7 @@ def from_latex(text: str, _: Table) -> list[list[str]]:
 def from_markdown(text: str, _: Table) -> list[list[str]]:
     rows = [line for line in text.splitlines() if line.startswith("|")][2:]
     cells = [re.split(r"(?<!\\)\|", row)[3:-1] for row in rows]
-    return [[re.sub(r"\*\*|–.*| ± .*", "", c).strip() for c in row] for row in cells]
+    return [[re.sub(r"\*\*|–.*| (±|\\\[|\[) ?.*", "", c).strip() for c in row] for row in cells]
 
 
 def from_html(text: str, _: Table) -> list[list[str]]:
@@ -81,10 +82,13 @@ def from_csv(text: str, table: Table) -> list[list[str]]:
 
 def from_json(text: str, table: Table) -> list[list[str]]:
     rows = [row["entries"] for group in json.loads(text)["groups"] for row in group["rows"]]
-    return [[_printed(row[c.key]["value"], c.kind) for c in table.columns] for row in rows]
+    names = {"rank": "rank"}  # of which the text is what readers see
+    return [[_printed(row[c.key][names.get(c.kind, "value")], c.kind) for c in table.columns] for row in rows]
 
 
 def _printed(value: object, kind: str) -> str:
+    if kind == "rank":
+        return str(value)
     if kind == "flag":
         return {"true": "✓", "false": "✗"}.get(str(value).lower(), "")
     return "" if value in (None, "") else printed(float(str(value)), kind)  # type: ignore[arg-type]
@@ -95,7 +99,10 @@ def test_numbers_agree_in_all_formats(layout: str) -> None:
     table = table_of(layout)
     rows = [row.entries for group in table.groups for row in group.rows]
     pairs = [zip(row, table.columns, strict=True) for row in rows]
-    expected = [[_printed(entry.value, c.kind) for entry, c in row] for row in pairs]
+    expected = [
+        [_printed(entry.rank if c.kind == "rank" else entry.value, c.kind) for entry, c in row]
+        for row in pairs
+    ]
     readers = {"latex": from_latex, "markdown": from_markdown, "html": from_html}
     for format, read in {**readers, "csv": from_csv, "json": from_json}.items():
         assert read(render(table, format), table) == expected, format

@@ -97,6 +97,8 @@ def _agree(kind: Any, value: float | bool | None, entry: Data, field: str, cell:
         assert "text" not in entry
         assert field == ""
         assert cell.startswith("--")
+    elif kind == "rank":
+        assert entry["text"] == field == cell
     elif isinstance(value, bool):
         assert (entry["text"], field) == ("✓" if value else "✗", str(value).lower())
     else:

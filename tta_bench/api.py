@@ -17,6 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tta_bench.space import Choice, Log, Spaces, Uniform, spaces
+
 Calibration = dict[str, Tensor]
 Progress = Callable[[int, int], None]  # (done, total)
 
@@ -350,6 +352,7 @@ class Method(Plugin):
     consumes: Literal["images", "features"] = "images"
     outputs: ClassVar[Literal["logits", "probabilities"]] = "logits"
     memory: Literal["none", "batch", "stream"] = "stream"
+    search_space: ClassVar[Spaces] = spaces()  # where to look for its parameters; `tta-bench tune` does
     cost: ClassVar[str] = "1/0"  # forwards/backwards a batch, for `list --long`; records count for real
     needs: ClassVar[str] = "-"
     gathers: int = 0  # images it waits for before a step, where they arrive in smaller batches
@@ -547,9 +550,11 @@ CorruptionFunction = Callable[[np.ndarray, int, np.random.Generator], np.ndarray
 __all__ = [
     "Bits",
     "Calibration",
+    "Choice",
     "CorruptionFunction",
     "Data",
     "Domain",
+    "Log",
     "Method",
     "Model",
     "ModelSource",
@@ -558,9 +563,12 @@ __all__ = [
     "Progress",
     "Quantizer",
     "Source",
+    "Spaces",
     "Stream",
     "Target",
+    "Uniform",
     "View",
     "dataclass",
     "field",
+    "spaces",
 ]

@@ -40,6 +40,10 @@ Names = Annotated[
 Micro = Annotated[
     bool, typer.Option("--micro", help="smoke run: embedded images and networks in place of the file's")
 ]
+RayAddress = Annotated[str | None, typer.Option(help="join this Ray cluster instead of starting one")]
+Presets = Annotated[
+    Path | None, typer.Option("--presets", help="what `tta-bench tune` has found; what FILE says itself wins")
+]
 Planned = Annotated[
     Path | None, typer.Option("--plan", help="benchmark file: what is known of it before any run")
 ]
@@ -74,9 +78,8 @@ def run(
     overwrite: Annotated[
         str, typer.Option(help="what to compute again: missing (nothing), failed, all")
     ] = "missing",
-    ray_address: Annotated[
-        str | None, typer.Option(help="join this Ray cluster instead of starting one")
-    ] = None,
+    ray_address: RayAddress = None,
+    presets: Presets = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="no progress")] = False,
 ) -> None:
     """Run the cells of FILE that have no result yet; a killed run goes on where it stopped."""
@@ -85,7 +88,7 @@ def run(
 
     if overwrite not in running.OVERWRITE:
         raise UserError(f"--overwrite {overwrite}: unknown. Use one of {', '.join(running.OVERWRITE)}.")
-    benchmark, cells = _grid(file, override, limit, micro, fetch=True)
+    benchmark, cells = _grid(file, override, limit, micro, fetch=True, presets=presets)
     section = benchmark.run
     runner = running.make_runner(
         engine or section.engine, workers or section.workers, running.policy(section), ray_address
@@ -104,6 +107,38 @@ def run(
     if summary.failed:
         progress.note("Some cells failed: `tta-bench status` says why, --overwrite failed retries.")
         raise typer.Exit(1)
+
+
+@app.command()
+def tune(
+    file: File,
+    results: Results = Path("results"),
+    out: Annotated[Path, typer.Option(help="presets file to write, for `run --presets`")] = Path(
+        "presets.yaml"
+    ),
+    budget: Annotated[
+        int | None,
+        typer.Option(min=1, help="images forward for each method on each model; one backward is two"),
+    ] = None,
+    workers: Workers = None,
+    only: Only = None,
+    override: Override = None,
+    ray_address: RayAddress = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="no progress")] = False,
+) -> None:
+    """Search the methods' parameters on held-out corruptions, the same budget each; killed, it goes on."""
+    from tta_bench import config
+    from tta_bench.tune import command
+
+    overrides = [*(override or []), *([] if budget is None else [f"tune.budget={budget}"])]
+    benchmark = config.load(file, overrides)
+    request = command.Request(benchmark, str(file), results, out, workers, ray_address, only or [], quiet)
+    try:
+        print(command.run(request))
+    except KeyboardInterrupt:
+        print("Stopped. What was tried is kept; the same command goes on from there.", file=sys.stderr)
+        raise typer.Exit(130) from None
+    print(f"Presets in {out}.", file=sys.stderr)
 
 
 @app.command()
@@ -145,7 +180,8 @@ def table(
     layout: Annotated[
         str,
         typer.Option(
-            help="per-corruption, long-term, cost, gap, ablation, sweep, bank, datasets, reset-vs-continual; "
+            help="per-corruption, long-term, cost, pairs, gap, ablation, sweep, bank, datasets, "
+            "reset-vs-continual; "
             "`all` prints the first three"
         ),
     ] = "all",
@@ -377,6 +413,7 @@ def _grid(
     limit: int | None = None,
     micro: bool = False,
     fetch: bool = False,
+    presets: Path | None = None,
 ) -> tuple[Any, Any]:
     """The benchmark of a file, as the flags change it, and its cells; `fetch` downloads weights."""
     from tta_bench import config, grid
@@ -388,6 +425,10 @@ def _grid(
     benchmark = config.load(file, overrides)
     if micro:
         benchmark = shrunk(benchmark)
+    if presets is not None:
+        from tta_bench.tune.presets_file import applied
+
+        benchmark = applied(benchmark, presets)
     if fetch:  # before keys are made of their hashes
         for choice in benchmark.models:
             config.make(choice, "models").fetch()

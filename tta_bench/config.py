@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -15,9 +15,18 @@ from tta_bench import registry
 from tta_bench.corruptions.sets import SETS
 from tta_bench.errors import ConfigError, Problem, shown
 from tta_bench.parameters import MAX_VARIANTS, check_params, spelled_out, unroll
-from tta_bench.schema import BenchmarkFile, Entry, Filter, PresetEntry, RunSection, StreamSection
+from tta_bench.schema import (
+    BenchmarkFile,
+    Entry,
+    Filter,
+    PresetEntry,
+    RunSection,
+    StreamSection,
+    TuneSection,
+)
 from tta_bench.yaml_file import override_, read_yaml
 
+_Section = TypeVar("_Section", StreamSection, TuneSection)
 # pydantic puts the members of a union it tried into an error's path; they are not keys of the file
 _UNION_MEMBER = re.compile(r"int|str|(function-|literal\[|constrained-|list\[).*")
 
@@ -30,6 +39,24 @@ class Choice:
     name: str
     params: dict[str, Any] = field(default_factory=dict)
     reset: str | None = None
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """Parameters that `tta-bench tune` has found for a method, with these given, on a quantised model."""
+
+    method: str
+    given: dict[str, Any]
+    model: str
+    quantizer: str
+    bits: str
+    set: dict[str, Any]
+
+    def fits(self, method: Choice, target: Any, quantizer: str) -> bool:
+        """Whether they are for such a row: what was given when tuning must be given again."""
+        same = (self.method, self.model, self.quantizer, self.bits)
+        again = self.given.items() <= method.params.items()
+        return again and same == (method.use, target.model, quantizer, target.bits)
 
 
 @dataclass(frozen=True)
@@ -47,6 +74,8 @@ class Benchmark:
     include: tuple[Filter, ...] = ()
     exclude: tuple[Filter, ...] = ()
     presets: tuple[PresetEntry, ...] = ()
+    tune: TuneSection | None = None
+    tuned: tuple[Tuned, ...] = ()  # of a presets file
 
 
 def make(choice: Choice, group: str) -> Any:
@@ -83,7 +112,8 @@ def parse(raw: dict[str, Any], file: str = "benchmark") -> Benchmark:
     data = _choices("data", [shaped.data], data_problems)
     own = () if data_problems else make(data[0], "data").own_domains()
     problems += data_problems
-    stream = _resolve_corruptions(shaped.stream, own, problems)
+    stream = _resolve_corruptions(shaped.stream, own, problems, "stream")
+    tune = None if shaped.tune is None else _resolve_corruptions(shaped.tune, own, problems, "tune")
     problems += _repeated_names(axes)
     if not problems:
         problems += _mismatches(data[0], axes["models"])
@@ -106,6 +136,7 @@ def parse(raw: dict[str, Any], file: str = "benchmark") -> Benchmark:
         include=tuple(shaped.include),
         exclude=tuple(shaped.exclude),
         presets=tuple(shaped.presets),
+        tune=tune,
     )
 
 
@@ -141,19 +172,21 @@ def _choices(axis: str, entries: Sequence[Entry], problems: list[Problem]) -> li
 # -- across axes -----------------------------------------------------------------------------------
 
 
-def _resolve_corruptions(stream: StreamSection, own: Sequence[str], problems: list[Problem]) -> StreamSection:
+def _resolve_corruptions(
+    stream: _Section, own: Sequence[str], problems: list[Problem], name: str
+) -> _Section:
     """Named sets spelt out; `own` are the names of the data's own domains."""
-    known = [*own, *registry.names("corruptions")]
+    known: list[str] = [*own, *registry.names("corruptions")]
     names: list[str] = []
     for i, item in enumerate(stream.corruptions):
-        path = "stream.corruptions" if len(stream.corruptions) == 1 else f"stream.corruptions[{i}]"
+        path = f"{name}.corruptions" + ("" if len(stream.corruptions) == 1 else f"[{i}]")
         if item not in SETS and item not in known and item != "clean":
             hint = registry.suggest(item, [*sorted(SETS), "clean", *known])
             problems.append(Problem(path, f'unknown corruption "{item}". {hint}'))
-        for name in SETS.get(item, (item,)):
-            if name in names:
-                problems.append(Problem(path, f'"{name}" is given twice. Remove one.'))
-            names.append(name)
+        for each in SETS.get(item, (item,)):
+            if each in names:
+                problems.append(Problem(path, f'"{each}" is given twice. Remove one.'))
+            names.append(each)
     return stream.model_copy(update={"corruptions": names})
 
 
@@ -218,5 +251,6 @@ def _section_fields(loc: Sequence[Any]) -> list[str]:
         "include": Filter,
         "exclude": Filter,
         "presets": PresetEntry,
+        "tune": TuneSection,
     }
     return list(sections.get(str(loc[0]), BenchmarkFile).model_fields)

@@ -167,7 +167,7 @@ class _Maker:
         stream = self.benchmark.stream
         quantizer_part = self.part("quantizers", quantizer)
         bits = str(Bits.parse(quantizer_part.params.get("bits", "FP32")))
-        method_part = self.method(method, model, bits, seed)
+        method_part = self.method(method, model, quantizer.use, bits, seed)
         cell = Cell(
             data=self.data(model),
             model=self.part("models", model),
@@ -211,12 +211,13 @@ class _Maker:
         known = (group, choice.name)
         if known not in self._parts:
             plugin = make(choice, group)
-            fingerprint = plugin.fingerprint() if hasattr(plugin, "fingerprint") else ""
+            with registry.asking(group, choice.use):
+                fingerprint = plugin.fingerprint() if hasattr(plugin, "fingerprint") else ""
             self._parts[known] = _part(choice.use, plugin, fingerprint)
         return self._parts[known]
 
-    def method(self, choice: Choice, model: Choice, bits: str, seed: int) -> Part:
-        """Field defaults < the method's presets < the file's presets < what the entry says.
+    def method(self, choice: Choice, model: Choice, quantizer: str, bits: str, seed: int) -> Part:
+        """Field defaults < the method's presets < a presets file < the file's presets < what the entry says.
 
         A method that draws random numbers has a field `seed`; the cell's own goes there.
         """
@@ -224,7 +225,10 @@ class _Maker:
         looking = make(model, "models")
         target = Target(looking.title() or model.use, looking.family, bits)
         drawn = {"seed": seed} if "seed" in {f.name for f in dataclasses.fields(cls)} else {}
-        params = drawn | cls.presets(target) | self._file_presets(choice, target) | choice.params
+        params = drawn | cls.presets(target)
+        for tuned in self.benchmark.tuned:
+            params |= tuned.set if tuned.fits(choice, target, quantizer) else {}
+        params |= self._file_presets(choice, target) | choice.params
         return _part(choice.use, cls(**params))
 
     def _file_presets(self, choice: Choice, target: Target) -> dict[str, Any]:

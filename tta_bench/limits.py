@@ -5,7 +5,9 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import FrameType
+
+AGAIN_SECONDS = 0.1
 
 
 class TimeLimit(BaseException):
@@ -19,7 +21,10 @@ def within(seconds: float | None) -> Iterator[None]:
         yield
         return
 
-    def ring(*_: Any) -> None:
+    def ring(_: int, frame: FrameType | None) -> None:
+        if _importing(frame):  # half a module would break every later cell of this process
+            signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS)
+            return
         raise TimeLimit("the cell has used up its time (run.cell_minutes)")
 
     before = signal.signal(signal.SIGALRM, ring)
@@ -29,3 +34,12 @@ def within(seconds: float | None) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def _importing(frame: FrameType | None) -> bool:
+    """Whether a module is being imported just now."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False

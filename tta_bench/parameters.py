@@ -19,6 +19,8 @@ MAX_VARIANTS = 1000  # of one axis; a longer sweep is a mistake
 
 def check_params(cls: type, params: dict[str, Any], path: str) -> tuple[dict[str, Any], list[Problem]]:
     """Parameters as a plugin's fields have them, and what is wrong with them."""
+    if not dataclasses.is_dataclass(cls):
+        return {}, [Problem(path, f"its plugin {cls.__name__} is no dataclass. Decorate it with @dataclass.")]
     hints = get_type_hints(cls)
     fields = [f.name for f in dataclasses.fields(cls)]
     checked: dict[str, Any] = {}

@@ -86,7 +86,7 @@ def narrowed(start: Start, cell: Cell, domains: frozenset[int]) -> Start:
 
 def passes(cells: Sequence[Cell]) -> Passes:
     """What a grid costs, and what it would cost if every cell and round ran on its own."""
-    naive = sum(_batches(cell) * cell.rounds * _cost(make_method(cell)) for cell in cells)
+    naive = sum(_batches(cell) * cell.rounds * step_passes(make_method(cell)) for cell in cells)
     return Passes(round(naive), round(sum(task_passes(task) for task in tasks(cells))))
 
 
@@ -99,7 +99,7 @@ def task_passes(task: Task) -> float:
         rounds = cell.rounds if cell.order == "reshuffled" else 1
         return part * _batches(cell) * rounds
     rounds = 1 if repeats(cell, method) else cell.rounds
-    return part * _batches(cell) * rounds * _cost(method)
+    return part * _batches(cell) * rounds * step_passes(method)
 
 
 def _pass_identity(cell: Cell) -> tuple[object, ...]:
@@ -127,7 +127,7 @@ def _batches(cell: Cell) -> int:
     return len(cell.domains) * -(-images(cell) // cell.batch_size)
 
 
-def _cost(method: Method) -> float:
+def step_passes(method: Method) -> float:
     """Passes a batch, from the declared forwards/backwards (of a range, its lower end)."""
     forward, backward = (int(re.findall(r"\d+", text)[0]) for text in method.cost.split("/"))
     return forward + 2 * backward

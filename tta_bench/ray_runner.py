@@ -56,12 +56,8 @@ class RayRunner:
     failed_starts: int = 0
 
     def run(self, tasks: Sequence[Task], chores: Sequence[Chore], sink: Sink, stop: Stop) -> None:
-        settings = QUIET | (LOOPBACK if self.address is None else {})
-        os.environ.update({k: v for k, v in settings.items() if k not in os.environ})
-        import ray
-
-        self.ray = ray
-        self._connect()
+        self.connect()
+        ray = self.ray
         try:
             self.switch = Switch(ray.get_runtime_context().get_job_id())
             count = Preparations(len(chores))
@@ -71,7 +67,13 @@ class RayRunner:
         finally:
             ray.shutdown()
 
-    def _connect(self) -> None:
+    def connect(self) -> None:
+        """Join the cluster at the address, or start one here; `ray.shutdown` ends either."""
+        settings = QUIET | (LOOPBACK if self.address is None else {})
+        os.environ.update({k: v for k, v in settings.items() if k not in os.environ})
+        import ray
+
+        self.ray = ray
         options: dict[str, Any] = dict(log_to_driver=False, logging_level="ERROR")
         if self.address is not None:
             _knock(self.address)

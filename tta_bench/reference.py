@@ -130,6 +130,16 @@ def load(name: str) -> Reference:
             f'reference "{name}": not found. There are: {", ".join(names())}; or give the path of a CSV '
             "with a YAML of the same name beside it."
         )
+    try:
+        return _read(name, path)
+    except (yaml.YAMLError, csv.Error, LookupError, TypeError, AttributeError, ValueError) as error:
+        raise UserError(
+            f"{path}: not a reference, or its YAML does not fit: {type(error).__name__}: {error}. "
+            f"Compare it with {FOLDER / 'zoa_mm25.yaml'}."
+        ) from error
+
+
+def _read(name: str, path: Path) -> Reference:
     about = yaml.safe_load(path.with_suffix(".yaml").read_text(encoding="utf-8"))
     reader = _Reader(about)
     rows = tuple(reader.rows(path))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import functools
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -31,6 +33,20 @@ def load(group: str, name: str) -> Any:
         raise UnknownPlugin(
             f'{_singular(group)} "{name}" ({_origin(point)}) cannot be imported: '
             f"{type(error).__name__}: {error}. Reinstall or remove that package."
+        ) from error
+
+
+@contextmanager
+def asking(group: str, name: str) -> Iterator[None]:
+    """Say whose fault it is if a plugin cannot answer what is asked of it before a run."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f'{_singular(group)} "{name}" ({origin(group, name)}) does not work: '
+            f"{type(error).__name__}: {error}. Mend or remove it."
         ) from error
 
 

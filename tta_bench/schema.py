@@ -86,6 +86,16 @@ class RunSection(Strict):
     share: bool = True  # compute once what methods and rounds have in common; off, to check that
 
 
+class TuneSection(Strict):
+    """How `tta-bench tune` searches; all else is as the stream has it. `run` does not look at it."""
+
+    corruptions: Corruptions = ["held-out-4"]
+    seed: Seed = 7
+    budget: Whole = Field(200_000, ge=1, le=10**15)  # images forward, for each method on each model
+    rounds: Whole = Field(1, ge=1, le=10_000)
+    limit: Whole | None = Field(None, ge=1, le=1_000_000_000)
+
+
 class Filter(Strict):
     """Patterns (`*` and `?` work) on a cell; all that are given must match."""
 
@@ -120,5 +130,6 @@ class BenchmarkFile(Strict):
     include: list[Filter] = Field([], max_length=MAX_GRID_VALUES)
     exclude: list[Filter] = Field([], max_length=MAX_GRID_VALUES)
     presets: list[PresetEntry] = Field([], max_length=MAX_GRID_VALUES)
+    tune: TuneSection | None = None
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)

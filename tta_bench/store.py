@@ -72,7 +72,7 @@ class ResultStore:
             try:
                 for torn in self.folder.rglob("*.partial"):  # of a run that was killed while writing
                     torn.unlink()
-                self._write_manifest(cells)
+                self.write_manifest(cells)
             except BaseException:
                 lock.release()
                 raise
@@ -111,7 +111,8 @@ class ResultStore:
             write_atomically(path, sound)
         return f"{path.name}: a damaged record was set aside as {aside.name} and is computed again"
 
-    def _write_manifest(self, cells: Sequence[Cell]) -> None:
+    def write_manifest(self, cells: Sequence[Cell]) -> None:
+        """Write down what a run is about."""
         from tta_bench import __version__
 
         rows = [describe(cell) for cell in cells]

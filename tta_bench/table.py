@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from tta_bench.layouts import LAYOUTS
 from tta_bench.layouts.checks import refuse_mixed
-from tta_bench.layouts.entries import Footnotes, entry, with_best
-from tta_bench.layouts.lines import Line, lines, skipped
+from tta_bench.layouts.entries import Footnotes, entry
+from tta_bench.layouts.lines import Line, label_of, lines, skipped
 from tta_bench.layouts.plan import Options, Plan, Spec
+from tta_bench.layouts.ranking import TIES, compared
 from tta_bench.layouts.records import GroupId, Record, Slot, read, slots
 from tta_bench.layouts.types import Column, Entry, Kind, Row, RowGroup, Table, TableError
 from tta_bench.reference import Published, Reference, cell_of, load
@@ -87,7 +88,7 @@ def _assemble(
         columns=tuple(spec.column for spec in plan.specs),
         groups=groups,
         footnotes=tuple(footnotes.texts),
-        notes=(*_notes(found, quantizers, plan), *plan.notes, *_cited(reference, groups)),
+        notes=(*_notes(found, quantizers, groups), *plan.notes, *_cited(reference, groups)),
         marks=marks,
     )
 
@@ -95,7 +96,7 @@ def _assemble(
 def _group(group: GroupId, members: Sequence[Line], maker: RowMaker, name_quantizer: bool) -> RowGroup:
     """The rows of one quantised model; its quantizer is named where the table has several."""
     suffix = f" ({group.quantizer})" if name_quantizer and group.bits != "FP32" else ""
-    rows = with_best([maker.row(line) for line in members], maker.plan.specs)
+    rows = compared([maker.row(line) for line in members], members, maker.plan.specs, maker.scope)
     pairs = zip(rows, map(maker.published, members), strict=True)
     shown = tuple(row for pair in pairs for row in pair if row is not None)
     return RowGroup(f"{group.model} {group.bits}{suffix}", *group, shown)
@@ -113,17 +114,14 @@ class RowMaker:
 
     def row(self, line: Line) -> Row:
         """One row, its label carrying all that sets it apart from others of the same method."""
-        method, variant, reset, version = line.row
-        label = method + (f" [{variant}]" if variant else "") + (f" (v{version})" if version else "")
+        method, variant, reset, _ = line.row
         mark = self.footnotes.mark
         marks = (
             *mark("model reset after each domain" if reset == "domain" else ""),
             *mark(skipped(line.records)),
         )
-        entries = tuple(
-            entry(line, spec, self.scope, self.footnotes, self.plan.interval) for spec in self.plan.specs
-        )
-        return Row(label, method, variant, reset, line.versions, entries, marks)
+        entries = tuple(entry(line, spec, self.scope, self.footnotes) for spec in self.plan.specs)
+        return Row(label_of(line.row), method, variant, reset, line.versions, entries, marks)
 
     def published(self, line: Line) -> Row | None:
         """What the reference says of a line, if anything."""
@@ -143,12 +141,13 @@ class RowMaker:
         return reference.find(cell_of(records[0]), spec.cites, self.layout)
 
 
-def _notes(found: Sequence[Line], quantizers: Sequence[str], plan: Plan) -> list[str]:
+def _notes(found: Sequence[Line], quantizers: Sequence[str], groups: Sequence[RowGroup]) -> list[str]:
     """What holds for the whole table."""
     notes = [f"Quantizer: {quantizers[0]}."] if len(quantizers) == 1 and quantizers[0] else []
     if (seeds := len(found[0].cells)) > 1:
-        spread = "95 % interval (Student's t)" if plan.interval else "standard deviation"
-        notes.append(f"Mean ± {spread} over {seeds} seeds.")
+        notes.append(f"Mean ± 95 % interval (Student's t) over {seeds} seeds.")
+    if any(item.best for group in groups for row in group.rows for item in row.entries):
+        notes.append(TIES)
     return notes
 
 

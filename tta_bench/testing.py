@@ -22,6 +22,7 @@ from torch import Tensor
 
 from tta_bench import registry
 from tta_bench.api import Bits, Domain, Method, Model, Quantizer, Source
+from tta_bench.parameters import check_params
 
 MICRO_MODELS = ("vit-micro", "resnet-micro", "vim-micro")
 BATCH = 8
@@ -60,7 +61,7 @@ def outcomes_of(group: str, name: str, **params: Any) -> Iterator[Outcome]:
         return
     yield from _each(PLUGIN_CHECKS, name, lambda c: c(plugin))
     if group == "methods":
-        yield from _each([cost_is_declared], name, lambda c: c(plugin))
+        yield from _each([cost_is_declared, search_space_is_sound], name, lambda c: c(plugin))
     if group == "models":
         yield from _each(MODEL_CHECKS, name, lambda c: c(plugin(**params)))
     elif group == "data":
@@ -162,6 +163,15 @@ def version_is_text(plugin: Any) -> None:
 def cost_is_declared(plugin: Any) -> None:
     """declares forwards/backwards a batch."""
     assert re.fullmatch(r"\D*\d.*/\D*\d.*", plugin.cost), f"`cost` is {plugin.cost!r}; write e.g. 2/1"
+
+
+def search_space_is_sound(plugin: Any) -> None:
+    """What is declared to be searched are parameters, and every sample of them is accepted."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        drawn = {name: space.sample(rng) for name, space in plugin.search_space.items()}
+        _, problems = check_params(plugin, drawn, "search")
+        assert not problems, "; ".join(map(str, problems))
 
 
 # -- methods ---------------------------------------------------------------------------------------

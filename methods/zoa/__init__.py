@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from tta_bench.api import Method, Model, Source, Target
+from tta_bench.api import Log, Method, Model, Source, Target, spaces
 from tta_bench_methods.alignment import (
     ActivationShift,
     SourceStatistics,
@@ -75,6 +75,7 @@ class Zoa(Method):
     summary = "zeroth-order steps on norm layers, with a bank of domains"
     cost = "2/0"
     needs = "norm layers, clean images"
+    search_space = spaces(lr=Log(5e-5, 1e-2), c=Log(3e-3, 0.1), lam=Log(0.3, 100.0))
 
     def __post_init__(self) -> None:
         if self.q < 1 or self.store_every < 1 or self.bank_size < 0:

@@ -108,11 +108,13 @@ def test_numbers_are_those_of_the_csv(open_page: Open, results: Path, layout: st
 
 
 def _kind(column: str) -> Any:
-    known = {"forwards": "count", "backwards": "count", "backprop": "flag"}
+    known = {"forwards": "count", "backwards": "count", "backprop": "flag", "rank": "rank"}
     return known.get(column, "memory" if column.endswith("_mib") else "accuracy")
 
 
 def _printed(field: str, kind: Any) -> str:
+    if kind == "rank":
+        return field
     if kind == "flag":
         return {"true": "✓", "false": "✗", "": ""}[field]
     return printed(float(field), kind) if field else ""

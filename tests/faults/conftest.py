@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from tools.loopback import kill_session
 from tta_bench.cli import app
 from tta_bench.errors import UserError
 
@@ -30,6 +28,7 @@ unsavable = faulty:Unsavable
 miscounts = faulty:Miscounts
 [tta_bench.models]
 nan-model = faulty:NanModel
+no-fingerprint = faulty:NoFingerprint
 [tta_bench.data]
 small-source = faulty:SmallSource
 broken-data = faulty:BrokenData
@@ -37,6 +36,7 @@ unpreparable = faulty:Unpreparable
 no-images = faulty:NoImages
 too-many-classes = faulty:TooManyClasses
 wrong-size = faulty:WrongSize
+no-dataclass = faulty:NoDataclass
 """
 
 
@@ -115,9 +115,9 @@ class Bench:
             raise outcome.exception
         return subprocess.CompletedProcess(["tta-bench"], code, outcome.stdout, text)
 
-    def tables(self) -> str:
-        """All tables, as CSV."""
-        outcome = CliRunner().invoke(app, ["table", "--results", str(self.results), "--format", "csv"])
+    def tables(self, format: str = "csv") -> str:
+        """All tables."""
+        outcome = CliRunner().invoke(app, ["table", "--results", str(self.results), "--format", format])
         assert outcome.exit_code == 0, outcome.output
         return outcome.stdout
 
@@ -157,35 +157,6 @@ def undisturbed(tmp_path: Path) -> Callable[[Bench], str]:
         return calm.tables()
 
     return tables
-
-
-def wait_for(what: Callable[[], Any], seconds: float = 120.0) -> None:
-    """Wait until something is so."""
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
-
-
-def processes(session: int) -> dict[int, str]:
-    """The living processes of a session, by number, each with its command line."""
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            state, _, _, its_session = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
-            if int(its_session) == session and state != "Z":
-                found[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ").strip()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    return found
-
-
-def kill_session(process: subprocess.Popen[Any]) -> None:
-    """Pull the plug: a process and all that it has started are gone at once."""
-    for pid in processes(process.pid):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    process.wait()
 
 
 def listening(pids: Iterable[int]) -> set[str]:

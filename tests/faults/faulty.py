@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import signal
 import sys
 import time
@@ -109,7 +110,14 @@ def _stuck() -> None:
 
 
 def _exhaust() -> None:
-    torch.empty(2**62, dtype=torch.uint8)
+    """Ask for more than the process may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (held + 2**28, hard))
+    try:
+        torch.empty(2**30, dtype=torch.uint8)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 FAULTS = {
@@ -172,7 +180,21 @@ class TooManyClasses(Cifar10Mini):
         return labels
 
 
+@dataclass
 class WrongSize(Data):
     """A hundred classes of larger images: no embedded network fits."""
 
     num_classes, input_size = 100, 64
+
+
+class NoDataclass(Data):
+    """Whoever wrote this has forgotten a line."""
+
+    num_classes, input_size = 10, 32
+
+
+class NoFingerprint(ResNetMicro):
+    """Weights that have gone missing."""
+
+    def fingerprint(self) -> str:
+        raise OSError("the weights are gone")

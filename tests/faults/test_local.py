@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import resource
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.faults.conftest import Bench, wait_for
+from tests.faults.conftest import Bench
+from tools.loopback import wait_for
+from tta_bench.limits import TimeLimit, within
 
 Tables = Callable[[Bench], str]
 SLOW = {"use": "drift", "pause": 0.1}
@@ -84,6 +91,20 @@ def test_a_plugin_that_misbehaves_fails_alone_and_says_where(bench: Bench) -> No
     assert "in _hang" in "".join(bench.records()), "the traceback shows where it hung"
 
 
+def test_time_is_not_up_in_the_middle_of_an_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise whoever needs the module next finds half of it."""
+    (tmp_path / "takes_long.py").write_text("import time\ntime.sleep(0.5)\ncomplete = True\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def hang() -> None:
+        importlib.import_module("takes_long")
+        time.sleep(60)
+
+    with pytest.raises(TimeLimit), within(0.1):
+        hang()
+    assert sys.modules.pop("takes_long").complete
+
+
 def test_a_failed_cell_goes_on_from_its_last_domain(bench: Bench, undisturbed: Tables) -> None:
     bench.write([{"use": "drift", "fault": "raise", "at": 8, "once": str(bench.folder / "mark")}])
     assert bench.here().returncode == 1
@@ -97,15 +118,19 @@ def test_a_failed_cell_goes_on_from_its_last_domain(bench: Bench, undisturbed: T
     assert not good & bench.records(), "and now all were"
 
 
-@pytest.mark.parametrize("what", ["record", "checkpoint"])
-def test_damage_is_named_set_aside_and_mended(what: str, bench: Bench, undisturbed: Tables) -> None:
+@pytest.mark.parametrize(
+    ("what", "damage"), [("record", "edited"), ("record", "torn"), ("checkpoint", "edited")]
+)
+def test_damage_is_named_set_aside_and_mended(
+    what: str, damage: str, bench: Bench, undisturbed: Tables
+) -> None:
     bench.write([{"use": "drift", "fault": "raise", "at": 8, "once": str(bench.folder / "mark")}, "source"])
     assert bench.here().returncode == 1
     pattern = "records/*.source.*" if what == "record" else "checkpoints/*"
     (path,) = bench.files(pattern)
-    content = bytearray(path.read_bytes())
-    content[-100] ^= 1
-    path.write_bytes(content)
+    content = path.read_bytes()
+    flipped = content[:-100] + bytes([content[-100] ^ 1]) + content[-99:]
+    path.write_bytes(flipped if damage == "edited" else content[:-100])
     outcome = bench.here("--overwrite", "failed")
     assert f"{path.name}: a damaged {what} was set aside" in outcome.stderr
     assert len(bench.files("*/*.damaged-*")) == 1
@@ -113,8 +138,38 @@ def test_damage_is_named_set_aside_and_mended(what: str, bench: Bench, undisturb
     assert bench.tables() == undisturbed(bench)
 
 
-def test_a_full_disk_is_told_and_loses_nothing(bench: Bench, undisturbed: Tables) -> None:
+def test_a_disk_of_its_own_gets_full_then_read_only_then_larger(bench: Bench, undisturbed: Tables) -> None:
     bench.write([{"use": "drift"}], stream={"rounds": 6})
+    bench.results.mkdir()
+
+    def mount(options: str) -> int:
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(bench.results)]
+        return subprocess.run(command, capture_output=True).returncode
+
+    if mount("size=20k"):
+        pytest.skip("only root may mount; the next test fills a disk without")
+    try:
+        full = bench.here()
+        assert full.returncode == 2
+        assert "cannot be written: No space left on device" in full.stderr
+        assert "Earlier records are intact" in full.stderr
+        seen = bench.records()
+        assert seen
+        mount("remount,ro")
+        closed = bench.here()
+        assert closed.returncode == 2
+        assert "cannot be written: Read-only file system" in closed.stderr
+        mount("remount,rw,size=10m")
+        assert bench.here().returncode == 0
+        assert len(seen - bench.records()) <= 1, "at most the one whose checkpoint did not fit"
+        assert bench.tables() == undisturbed(bench)
+    finally:
+        subprocess.run(["umount", str(bench.results)], check=True)
+
+
+def test_a_file_that_may_not_grow_is_told_and_loses_nothing(bench: Bench, undisturbed: Tables) -> None:
+    bench.write([{"use": "drift"}], stream={"rounds": 6})
+    expected = undisturbed(bench)  # first: images are cached, and that is not what shall fail
     limit = 4000  # bytes a file: some domains fit, and a torn line
 
     outcome = bench.run(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
@@ -126,7 +181,7 @@ def test_a_full_disk_is_told_and_loses_nothing(bench: Bench, undisturbed: Tables
     outcome = bench.here()
     assert outcome.returncode == 0
     assert path.read_bytes().startswith(whole), "earlier records are intact"
-    assert bench.tables() == undisturbed(bench)
+    assert bench.tables() == expected
 
 
 def test_a_read_only_folder_is_told(bench: Bench) -> None:

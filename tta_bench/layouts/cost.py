@@ -15,6 +15,7 @@ from tta_bench.layouts.plan import (
     clean_note,
     fact,
     per_image,
+    rank_of,
     severity_text,
 )
 from tta_bench.layouts.records import Record, Slot, slots
@@ -57,6 +58,7 @@ def _passes(here: Sequence[Slot], round_: int) -> tuple[Spec, ...]:
             needs,
             cites=Cite("accuracy", "average", round_),
         ),
+        rank_of("accuracy"),
     )
 
 

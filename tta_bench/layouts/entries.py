@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from statistics import fmean, stdev
+from dataclasses import dataclass, field
+from statistics import fmean
 
 from tta_bench.layouts.lines import ABSENT, UNTOLD, Line, shortfall
 from tta_bench.layouts.plan import Spec
 from tta_bench.layouts.records import Slot
-from tta_bench.layouts.types import Entry, Row, printed
+from tta_bench.layouts.types import Entry
+from tta_bench.statistics import spread
 
 
 @dataclass
@@ -27,10 +28,10 @@ class Footnotes:
         return (self.texts.index(text) + 1,)
 
 
-def entry(
-    line: Line, spec: Spec, scope: Sequence[Slot], footnotes: Footnotes, interval: bool = False
-) -> Entry:
+def entry(line: Line, spec: Spec, scope: Sequence[Slot], footnotes: Footnotes) -> Entry:
     """The entry of a line in a column."""
+    if spec.ranks or spec.compares:
+        return Entry()
     if spec.facets:
         if not {r.facet for r in line.records}.issuperset(spec.facets):
             return Entry(marks=footnotes.mark(ABSENT))
@@ -42,18 +43,9 @@ def entry(
         return Entry(marks=footnotes.mark(UNTOLD if known else shortfall(line, scope)))
     if spec.column.kind == "flag":
         return Entry(value=any(values), seeds=len(values))
-    if spec.column.kind != "accuracy" or len(values) < 2:
+    if spec.column.kind != "accuracy":
         return Entry(fmean(values), seeds=len(values))
-    std = stdev(values)
-    half = half_interval(std, len(values)) if interval else None
-    return Entry(fmean(values), std, half, len(values))
-
-
-def half_interval(std: float, count: int) -> float:
-    """Half the width of the 95 % interval of a mean, by Student's t."""
-    from scipy.special import stdtrit  # only tables over several seeds wait for it
-
-    return float(stdtrit(count - 1, 0.975)) * std / count**0.5
+    return Entry(*spread(values), seeds=len(values))
 
 
 def _facts(line: Line, spec: Spec) -> list[float]:
@@ -76,31 +68,3 @@ def _results(line: Line, spec: Spec, scope: Sequence[Slot]) -> list[float]:
             return []
         values.append(value)
     return values
-
-
-def with_best(rows: Sequence[Row], specs: Sequence[Spec]) -> tuple[Row, ...]:
-    """The rows of a group, the best accuracy of each column flagged; equal as printed is equal."""
-    best = [_best([row.entries[i] for row in rows], spec) for i, spec in enumerate(specs)]
-    return tuple(
-        replace(
-            row,
-            entries=tuple(
-                replace(item, best=text is not None and _text(item) == text)
-                for item, text in zip(row.entries, best, strict=True)
-            ),
-        )
-        for row in rows
-    )
-
-
-def _best(entries: Sequence[Entry], spec: Spec) -> str | None:
-    """The highest accuracy as printed; None where there is nothing to compare."""
-    texts = [text for item in entries if (text := _text(item)) is not None]
-    if spec.column.kind != "accuracy" or len(texts) < 2:
-        return None
-    return max(texts, key=float)
-
-
-def _text(item: Entry) -> str | None:
-    """An accuracy as printed."""
-    return None if item.value is None else printed(item.value, "accuracy")

@@ -56,6 +56,15 @@ def lines(layout: str, records: Sequence[Record]) -> list[Line]:
     return [_line(*place, found[place], seeds) for place in _ordered(found)]
 
 
+def label_of(row: RowId) -> str:
+    """What readers see of a row."""
+    variant, version = (
+        (f" [{row.variant}]" if row.variant else ""),
+        (f" (v{row.version})" if row.version else ""),
+    )
+    return f"{row.method}{variant}{version}"
+
+
 def _line(group: GroupId, row: RowId, records: Sequence[Record], seeds: Sequence[int]) -> Line:
     """One line."""
     versions = ", ".join(sorted({record.version for record in records if record.version}))

@@ -13,6 +13,7 @@ from tta_bench.layouts.plan import (
     averaged,
     clean_note,
     per_image,
+    rank_of,
     severity_text,
 )
 from tta_bench.layouts.records import Record, Slot, slots
@@ -32,9 +33,8 @@ def lay_out(layout: str, records: Sequence[Record], options: Options) -> Plan:
     rounds = sorted({slot.round for slot in found})
     return Plan(
         caption=f"Mean accuracy (%) at each round of adaptation{severity_text(records)}.",
-        specs=(passes, *(_spec(number, found) for number in rounds), average),
+        specs=(passes, *(_spec(number, found) for number in rounds), average, rank_of("average")),
         notes=("#FP: forward passes per image, counted.", *clean_note(found)),
-        interval=True,
     )
 
 

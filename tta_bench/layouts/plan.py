@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal, NamedTuple
 
-from tta_bench.layouts.records import Record, Slot, slots
+from tta_bench.layouts.records import Record, RowId, Slot, slots
 from tta_bench.layouts.types import Column, TableError
 
 Measure = Callable[[Sequence[Record]], "float | None"]
@@ -38,7 +38,8 @@ class Spec:
     """A column and its number: `measure` over one seed's records in the slots it `needs`.
 
     A `fact` is known of a cell without its results, so it is shown as soon as one record tells it.
-    A line that has no cell of one of the `facets` gets a dash.
+    A line that has no cell of one of the `facets` gets a dash. A column that `ranks` another, or `compares`
+    the accuracy of its slots with that of another row, has no measure: it is filled in from all rows.
     """
 
     column: Column
@@ -47,6 +48,8 @@ class Spec:
     fact: bool = False
     facets: tuple[str, ...] = ()
     cites: Cite | None = None
+    ranks: str = ""  # key of the column
+    compares: RowId | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,6 @@ class Plan:
     specs: tuple[Spec, ...]
     notes: tuple[str, ...] = ()
     records: Sequence[Record] | None = None  # rearranged, where a row holds cells of several facets
-    interval: bool = False  # spreads over seeds are 95 % intervals, not standard deviations
 
 
 Layout = Callable[[str, Sequence[Record], Options], Plan]
@@ -80,6 +82,15 @@ def per_image(name: str) -> Measure:
         return float(sum(v * (r.n or 0) for v, r in zip(values, records, strict=True)) / images)
 
     return measure
+
+
+def unmeasured(records: Sequence[Record]) -> None:
+    """A measure of nothing: for columns that are filled in from other rows."""
+
+
+def rank_of(key: str) -> Spec:
+    """The column of the ranks in another."""
+    return Spec(Column("rank", "Rank", "rank"), unmeasured, ranks=key)
 
 
 def fact(name: str) -> Measure:

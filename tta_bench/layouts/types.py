@@ -7,7 +7,7 @@ from typing import Literal
 
 from tta_bench.errors import UserError
 
-Kind = Literal["accuracy", "count", "memory", "flag"]
+Kind = Literal["accuracy", "count", "memory", "flag", "rank", "difference"]
 
 
 class TableError(UserError, ValueError):
@@ -26,9 +26,13 @@ class Entry:
 
     value: float | bool | None = None  # None is a dash
     std: float | None = None  # over seeds; None when there is one seed, or for a count
-    interval: float | None = None  # half the 95 % interval of the mean; where set, shown in place of std
+    interval: float | None = None  # half the 95 % interval of the mean, which readers see
+    low: float | None = None  # the 95 % interval of a difference, and its p-value
+    high: float | None = None
+    p: float | None = None
     seeds: int = 0
-    best: bool = False
+    best: bool = False  # the best of its group, or tied with it
+    rank: str = ""  # within its group; "1=" is shared
     marks: tuple[int, ...] = ()
 
 
@@ -85,6 +89,10 @@ def printed(value: float, kind: Kind) -> str:
     """A number as every human-readable format shows it."""
     if kind == "accuracy":
         return f"{value:.1f}"
+    if kind == "difference":
+        return f"{value:+.2f}".replace("-", "−")
+    if kind == "rank":
+        return f"{value:.0f}"
     if kind == "count":
         text = f"{value:.1f}"
         return text.removesuffix(".0")

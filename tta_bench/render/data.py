@@ -10,17 +10,26 @@ from typing import Any
 from tta_bench.table import Entry, Row, RowGroup, Table
 
 DECIMALS = 4  # below this, summing in another order shows
-SUFFIXES = {"value": "", "std": "_std", "interval": "_ci95"}  # of an entry's fields, in CSV headers
+# Of an entry's fields, in CSV headers.
+SUFFIXES = {
+    "value": "",
+    "std": "_std",
+    "interval": "_ci95",
+    "low": "_low",
+    "high": "_high",
+    "p": "_p",
+    "rank": "_rank",
+}
 
 
 def to_csv(table: Table) -> str:
-    """One line per row; `…_std` and `…_ci95` columns only where a spread over seeds exists."""
+    """One line per row; columns such as `…_std`, `…_ci95` and `…_rank` only where any row has one."""
     fields = [_filled(table, i) for i in range(len(table.columns))]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     header = ["model", "quantizer", "bits", "method", "variant", "reset", "version"]
     for column, names in zip(table.columns, fields, strict=True):
-        header += [column.key + SUFFIXES[name] for name in names]
+        header += [column.key if column.kind == "rank" else column.key + SUFFIXES[name] for name in names]
     writer.writerow([*header, "origin", "footnotes"])
     for group in table.groups:
         writer.writerows(_line(table, group, row, fields) for row in group.rows)
@@ -28,9 +37,11 @@ def to_csv(table: Table) -> str:
 
 
 def _filled(table: Table, index: int) -> list[str]:
-    """The fields of a column's entries that any row has; the value always."""
+    """The fields of a column's entries that any row has; the value always, which of a rank is its text."""
+    if table.columns[index].kind == "rank":
+        return ["rank"]
     entries = [row.entries[index] for group in table.groups for row in group.rows]
-    return [n for n in SUFFIXES if n == "value" or any(getattr(e, n) is not None for e in entries)]
+    return [n for n in SUFFIXES if n == "value" or any(getattr(e, n) not in (None, "") for e in entries)]
 
 
 def _line(table: Table, group: RowGroup, row: Row, fields: list[list[str]]) -> list[str]:
@@ -44,10 +55,10 @@ def _line(table: Table, group: RowGroup, row: Row, fields: list[list[str]]) -> l
     return [*line, " | ".join(table.footnotes[mark - 1] for mark in sorted(marks))]
 
 
-def _plain(value: float | bool | None) -> str:
-    """A number for machines."""
-    if value is None:
-        return ""
+def _plain(value: float | bool | str | None) -> str:
+    """A number for machines; a rank as it is."""
+    if value is None or isinstance(value, str):
+        return value or ""
     return str(value).lower() if isinstance(value, bool) else f"{value:.{DECIMALS}f}"
 
 
@@ -86,6 +97,6 @@ def _entry(entry: Entry) -> dict[str, Any]:
     return vars(entry) | {name: _rounded(getattr(entry, name)) for name in SUFFIXES}
 
 
-def _rounded(value: float | bool | None) -> float | bool | None:
-    """A number with as many decimals as CSV prints; ticks and dashes as they are."""
-    return value if value is None or isinstance(value, bool) else round(value, DECIMALS)
+def _rounded(value: float | bool | str | None) -> float | bool | str | None:
+    """A number with as many decimals as CSV prints; ticks, dashes and ranks as they are."""
+    return round(value, DECIMALS) if isinstance(value, float) else value

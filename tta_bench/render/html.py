@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from html import escape
 
 from tta_bench.layouts.types import spans
-from tta_bench.render.numbers import number
+from tta_bench.render.numbers import beside, number
 from tta_bench.table import Column, Entry, Row, RowGroup, Table
 
 LABELS = 2  # Model and Method come before the columns
@@ -49,21 +49,26 @@ def _group(group: RowGroup, columns: tuple[Column, ...]) -> Iterable[str]:
         rows = f'<th scope="rowgroup" rowspan="{len(group.rows)}">{escape(group.label)}</th>'
         label = f'<th scope="row">{escape(row.label)}{_marks(row.marks)}</th>'
         pairs = zip(row.entries, columns, strict=True)
-        entries = "".join(f"<td>{_entry(entry, column, row)}</td>" for entry, column in pairs)
+        entries = "".join(f"<td{_rank(entry)}>{_entry(entry, column, row)}</td>" for entry, column in pairs)
         kind = ' class="published"' if row.published else ""
         yield f"<tr{kind}>{'' if index else rows}{label}{entries}</tr>"
     yield "</tbody>"
 
 
 def _entry(entry: Entry, column: Column, row: Row) -> str:
-    """One entry; the best is strong, what is published is set apart."""
+    """One entry; the best and its ties are strong, what is published is set apart."""
     if entry.value is None:
         return "" if row.published else "–" + _marks(entry.marks)
     if isinstance(entry.value, bool):
         return "✓" if entry.value else "✗"
-    mean, std = number(entry, column)
+    mean, spread = number(entry, column)[0], escape(beside(entry, column))
     mean = f"<strong>{mean}</strong>" if entry.best else f"<em>{mean}</em>" if row.published else mean
-    return (f"{mean} <small>± {std}</small>" if std else mean) + _marks(entry.marks)
+    return (f"{mean} <small>{spread}</small>" if spread else mean) + _marks(entry.marks)
+
+
+def _rank(entry: Entry) -> str:
+    """The rank as an attribute: for scripts, and for a reader's pointer."""
+    return f' data-rank="{entry.rank}" title="rank {entry.rank}"' if entry.rank else ""
 
 
 def _marks(marks: Iterable[int]) -> str:

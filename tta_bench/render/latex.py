@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 from tta_bench.layouts.types import spans
-from tta_bench.render.numbers import number
+from tta_bench.render.numbers import beside, number
 from tta_bench.table import Column, Entry, Row, RowGroup, Table
 
 PACKAGES = ("booktabs", "multirow", "graphicx")
@@ -34,6 +34,7 @@ SPECIAL = {
     "≤": r"$\leq$",
     "≥": r"$\geq$",
     "→": r"$\to$",
+    "−": r"$-$",
     "–": "--",
     "—": "---",
     "‘": "`",
@@ -118,14 +119,17 @@ def _row(row: Row, label: str, columns: Sequence[Column]) -> str:
 
 
 def _entry(entry: Entry, column: Column, row: Row) -> str:
-    """One entry; the best in bold, what is published in italics."""
+    """One entry; the best and its ties in bold, what is published in italics."""
     if entry.value is None:
         return "" if row.published else "--" + _marks(entry.marks)
     if isinstance(entry.value, bool):
         return r"$\surd$" if entry.value else r"$\times$"
-    mean, std = number(entry, column)
+    mean, spread = (
+        escape(number(entry, column)[0]),
+        escape(beside(entry, column)).replace(r"$\pm$ ", r"$\pm$\,"),
+    )
     mean = f"\\textbf{{{mean}}}" if entry.best else f"\\textit{{{mean}}}" if row.published else mean
-    return (f"{mean}\\,{{\\scriptsize$\\pm$\\,{std}}}" if std else mean) + _marks(entry.marks)
+    return (f"{mean}\\,{{\\scriptsize {spread}}}" if spread else mean) + _marks(entry.marks)
 
 
 def _marks(marks: Iterable[int]) -> str:

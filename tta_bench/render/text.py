@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tabulate import SEPARATING_LINE, tabulate
 
-from tta_bench.render.numbers import number
+from tta_bench.render.numbers import beside, number
 from tta_bench.table import Column, Entry, Row, Table
 
 SUPERSCRIPTS = str.maketrans("0123456789,", "⁰¹²³⁴⁵⁶⁷⁸⁹·")
@@ -17,14 +17,14 @@ Escape = Callable[[str], str]
 
 
 class Looks(NamedTuple):
-    """How the best number looks, and one that is not ours."""
+    """How the best number and its ties look, and one that is not ours."""
 
     best: str
     published: str
 
 
 def to_markdown(table: Table) -> str:
-    """The table as GitHub shows it: the best in bold, what is published in italics."""
+    """The table as GitHub shows it: the best and its ties in bold, what is published in italics."""
     header = _header(table, _escape, "<br>")
     rows = [row for group in _groups(table, _escape, Looks("**{}**", "*{}*")) for row in group]
     align = ["left", "left", *["right"] * len(table.columns)]
@@ -35,7 +35,7 @@ def to_markdown(table: Table) -> str:
 
 
 def to_text(table: Table) -> str:
-    """The table for a terminal: the best with a star, what is published in brackets."""
+    """The table for a terminal: the best and its ties with a star, what is published in brackets."""
     rows: list[list[str] | str] = []
     for group in _groups(table, str, Looks("*{}", "({})")):
         rows += [SEPARATING_LINE, *group] if rows else group
@@ -43,7 +43,7 @@ def to_text(table: Table) -> str:
     header = _header(table, str, "\n")
     body = tabulate(rows, header, tablefmt="simple", disable_numparse=True, colalign=align)
     best = any(e.best for group in table.groups for row in group.rows for e in row.entries)
-    legend = ["* before a number: the best of its group."] if best else []
+    legend = ["* before a number: the best of its group, or tied with it."] if best else []
     foot = [*_foot(table, str), *legend]
     return "\n".join([table.caption + _marks(table.marks), "", body, "", *foot]).rstrip() + "\n"
 
@@ -79,9 +79,9 @@ def _entry(entry: Entry, column: Column, row: Row, looks: Looks) -> str:
         return "" if row.published else "–" + _marks(entry.marks)
     if isinstance(entry.value, bool):
         return "✓" if entry.value else "✗"
-    mean, spread = number(entry, column)
+    mean, spread = number(entry, column)[0], beside(entry, column)
     mean = (looks.best if entry.best else looks.published if row.published else "{}").format(mean)
-    return (f"{mean} ± {spread}" if spread else mean) + _marks(entry.marks)
+    return (f"{mean} {spread}" if spread else mean) + _marks(entry.marks)
 
 
 def _marks(marks: Iterable[int]) -> str:

@@ -137,7 +137,8 @@ class _Part:
     def _states(self, keys: Sequence[str], row: Row) -> tuple[list[str], list[str]]:
         """The states of a row's cells, and why its average is a dash."""
         states = self.frame[self.frame["key"].isin(keys)]["status"].unique()
-        marks = [] if row.entries[-1].value is not None else row.entries[-1].marks
+        average = row.entries[[column.key for column in self.long_term.columns].index("average")]
+        marks = [] if average.value is not None else average.marks
         return list(states), [self.long_term.footnotes[mark - 1] for mark in marks]
 
 

@@ -72,7 +72,7 @@ def _row(table: Table, row: Row, place: int) -> dict[str, Any]:
 
 def _entry(entry: Entry, column: Column) -> dict[str, Any]:
     """A number with its text; what is absent or false is left out."""
-    found: dict[str, Any] = {"marks": entry.marks, "best": entry.best}
+    found: dict[str, Any] = {"marks": entry.marks, "best": entry.best, "rank": entry.rank}
     if isinstance(entry.value, bool):
         found |= {"value": entry.value, "text": "✓" if entry.value else "✗"}
     elif entry.value is not None:

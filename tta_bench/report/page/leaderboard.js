@@ -146,7 +146,7 @@ function boardEntry(of, entry, found, line, marks) {
   );
   return make(
     "td",
-    properties,
+    { ...properties, "data-rank": entry.rank, title: entry.rank ? `rank ${entry.rank}` : null },
     number,
     entry.spread ? make("small", {}, ` ± ${entry.spread}`) : null,
     superscript(entry.marks, marks),
@@ -181,7 +181,7 @@ function boardNotes(of, lines) {
     make(
       "p",
       {},
-      [...of.notes, "Bold: the best of its model, shown or not; equal as printed is equal."].join(" "),
+      [...of.notes, "Bold is what is marked so, shown or not."].join(" "),
     ),
     warnings.length
       ? make(

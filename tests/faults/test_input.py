@@ -1,0 +1,102 @@
+"""Inputs that are well-formed and yet wrong, or just unusual: told, or dealt with, never crashed on."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.faults.conftest import Bench
+from tta_bench import registry, warm
+from tta_bench.memory import MemoryReport
+
+SMALL = {"rounds": 1, "limit": 5}
+
+
+@pytest.fixture(autouse=True)
+def _no_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counting bytes takes longer than all else here, and is tested elsewhere."""
+    monkeypatch.setattr(warm, "account", lambda *_: MemoryReport(0, 0, None, {}, bounded=True))
+
+
+def test_a_model_that_yields_no_numbers_is_counted_as_wrong(bench: Bench) -> None:
+    methods = [
+        name for name in registry.names("methods") if name not in ("memo", "cotta", "unsavable", "miscounts")
+    ]
+    bench.write(methods, models=["nan-model"], stream=SMALL | {"corruptions": ["fog"]})
+    bench.here()
+    for name, row in bench.status().items():
+        assert row["state"] in ("done", "failed"), name
+    (source,) = [
+        json.loads(line.split("\t")[0]) for line in bench.records() if ".source." in line and '"ok"' in line
+    ]
+    assert source["nonfinite_images"] == source["images"] == 5
+    assert source["correct"] == source["top5_correct"] == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "note"),
+    [
+        ("no-images", "ValueError: data no-images has no test images"),
+        ("too-many-classes", "has labels from 0 to 10, and the model knows 10 classes"),
+        ("broken-data", "OSError: ILSVRC_1.JPEG: image file is truncated"),
+    ],
+)
+def test_data_that_cannot_be_used_fails_its_cells_with_the_reason(data: str, note: str, bench: Bench) -> None:
+    bench.write(["source", "drift"], data=data, stream=SMALL)
+    assert bench.here().returncode == 1
+    for row in bench.status().values():
+        assert row["state"] == "failed"
+        assert note in row["note"]
+    kept = [line for line in bench.records() if '"status":"ok"' in line]
+    assert len(kept) == (2 if data == "broken-data" else 0), "the domain before the bad image counts"
+
+
+def test_data_that_does_not_fit_the_model_is_refused(bench: Bench) -> None:
+    bench.write(["source"], data="wrong-size")
+    outcome = bench.here()
+    assert outcome.returncode == 2
+    assert "resnet-micro has 10 classes, and data wrong-size has 100" in outcome.stderr
+    assert "resnet-micro has 32 pixels a side, and data wrong-size has 64" in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"data": "no-dataclass"}, "data: its plugin NoDataclass is no dataclass"),
+        (
+            {"models": ["no-fingerprint"]},
+            'model "no-fingerprint" (faulty 1.0) does not work: OSError: the weights',
+        ),
+    ],
+)
+def test_a_plugin_that_cannot_even_be_asked_is_named(
+    changes: dict[str, Any], expected: str, bench: Bench
+) -> None:
+    bench.write(["source"], **changes)
+    outcome = bench.here()
+    assert outcome.returncode == 2
+    assert expected in outcome.stderr
+
+
+def test_images_that_cannot_be_prepared_can_still_be_read(bench: Bench) -> None:
+    bench.write(["source"], data="unpreparable", stream=SMALL)
+    outcome = bench.here()
+    assert outcome.returncode == 0
+    assert "images of fog-5: cannot be made ready: the cache is gone" in outcome.stderr
+
+
+@pytest.mark.parametrize("stream", [{"batch_size": 1, "limit": 2}, {"batch_size": 64, "limit": 5}])
+def test_batches_of_one_and_streams_shorter_than_a_batch(stream: dict[str, Any], bench: Bench) -> None:
+    methods = [name for name in registry.names("methods") if name not in ("memo", "unsavable", "miscounts")]
+    bench.write(methods, stream=stream | {"rounds": 1, "corruptions": ["fog"]})
+    bench.here()
+    rows = bench.status()
+    assert {name: row["note"] for name, row in rows.items() if row["state"] != "done"} == {}
+    batches = -(-stream["limit"] // stream["batch_size"])
+    for line in bench.records():
+        record = json.loads(line.split("\t")[0])
+        if record["kind"] == "domain":
+            assert record["images"] == stream["limit"]
+            assert len(record["correct_per_batch"]) == batches

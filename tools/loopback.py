@@ -1,0 +1,146 @@
+"""A Ray cluster of two nodes on this machine, benchmark runs on it, and the means to kill either."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+RAY = Path(sys.executable).parent / "ray"
+HEAD, OTHER = "127.0.0.2", "127.0.0.3"
+QUIET = subprocess.DEVNULL
+
+
+class Cluster:
+    """Two nodes with one core each, each a `ray start` with a loopback address and a session of its own."""
+
+    def __init__(self, folder: Path, settings: dict[str, str] | None = None) -> None:
+        self.address = f"{HEAD}:{_free_port()}"
+        token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(16)}
+        brisk = {"RAY_worker_niceness": "0"}  # or everything else on the machine goes first
+        self.environment = os.environ | token | brisk | (settings or {})
+        port = self.address.rpartition(":")[2]
+        head = ("--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={folder}")
+        self.head = self._start(HEAD, *head)
+        wait_for(lambda: socket.socket().connect_ex((HEAD, int(port))) == 0)
+        self.other = self._start(OTHER, f"--address={self.address}")
+
+    def restart_other(self) -> None:
+        """A node in the place of the one that was killed."""
+        self.other = self._start(OTHER, f"--address={self.address}")
+
+    def workers(self) -> list[int]:
+        """The processes that run cells, on both nodes."""
+        found = processes(self.head.pid) | processes(self.other.pid)
+        return [pid for pid, command in found.items() if command.startswith("ray::Worker")]
+
+    def stop(self) -> None:
+        """End everything that was started."""
+        for node in (self.other, self.head):
+            kill_session(node)
+
+    def _start(self, ip: str, *flags: str) -> subprocess.Popen[bytes]:
+        common = ("--block", "--num-cpus=1", "--disable-usage-stats", "--object-store-memory=100000000")
+        command = [str(RAY), "start", f"--node-ip-address={ip}", *common, *flags]
+        return subprocess.Popen(
+            command, stdout=QUIET, stderr=QUIET, start_new_session=True, env=self.environment
+        )
+
+
+class Run:
+    """A benchmark file and one results folder for it, on a cluster."""
+
+    def __init__(self, file: Path, results: Path, cluster: Cluster) -> None:
+        self.file, self.results, self.cluster = file, results, cluster
+
+    def start(self, log: Path, *flags: str) -> subprocess.Popen[bytes]:
+        """`tta-bench run` on the cluster, in a session of its own; what it says goes to a file."""
+        place = ("--engine", "ray", "--ray-address", self.cluster.address)
+        words = ["run", str(self.file), "--results", str(self.results), *place, *flags]
+        with open(log, "ab") as output:
+            return subprocess.Popen(
+                self._command(words),
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                env=self.cluster.environment,
+            )
+
+    def records(self) -> set[bytes]:
+        """Every record on disk, seconds and all, so that one that was computed again is another one."""
+        found: set[bytes] = set()
+        for path in self.results.glob("*/records/*.jsonl"):
+            with suppress(FileNotFoundError):  # a file that is just being replaced
+                found.update(line for line in path.read_bytes().split(b"\n") if b'"status":"ok"' in line)
+        return found
+
+    def checkpointed(self) -> float:
+        """When a checkpoint was last written, as the clock of files has it."""
+        times = [0.0]
+        for path in self.results.glob("*/checkpoints/*.checkpoint"):
+            with suppress(FileNotFoundError):
+                times.append(path.stat().st_mtime)
+        return max(times)
+
+    def tables(self) -> bytes:
+        """All tables, as CSV."""
+        words = ["table", "--results", str(self.results), "--format", "csv"]
+        return subprocess.run(self._command(words), check=True, capture_output=True).stdout
+
+    def _command(self, words: Iterable[str]) -> list[str]:
+        return [sys.executable, "-m", "tta_bench.cli", *words]
+
+
+def wait_for(what: Callable[[], Any], seconds: float = 120.0) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + seconds
+    while not what():
+        if time.monotonic() > end:
+            raise TimeoutError(f"it did not happen within {seconds:.0f} s")
+        time.sleep(0.05)
+
+
+def processes(session: int) -> dict[int, str]:
+    """The living processes of a session, by number, each with its command line."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, _, its_session = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
+            if int(its_session) == session and state != "Z":
+                found[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ").strip()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
+
+
+def kill_session(process: subprocess.Popen[Any]) -> None:
+    """Pull the plug: a process and all that it has started are gone at once."""
+    for pid in processes(process.pid):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
+
+
+def resident_bytes(pid: int) -> int:
+    """The memory that a process holds; none, if it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+
+
+def _free_port() -> int:
+    """A port that nobody listens on, below those that Ray gives to workers by itself."""
+    for port in range(7100, 9900):
+        with socket.socket() as attempt:
+            if attempt.connect_ex((HEAD, port)):
+                return port
+    raise OSError("no free port")

@@ -1,0 +1,172 @@
+"""presets.yaml: what a search has found, where and with what effort; sealed, as its numbers are claims."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import Field, ValidationError
+
+from tta_bench import registry
+from tta_bench.config import Benchmark, Tuned
+from tta_bench.errors import ConfigError, Problem, UserError
+from tta_bench.parameters import check_params
+from tta_bench.schema import Seed, Strict, Text, Whole
+from tta_bench.store import write_atomically, writing
+from tta_bench.tune.goal import Goal
+from tta_bench.tune.ledger import Ledger
+from tta_bench.yaml_file import read_yaml
+
+HEAD = """# Written by `tta-bench tune`, for `tta-bench run FILE --presets THIS`; what FILE says itself wins.
+# The seal at the end tells whether anything was changed; to change a value, set it in FILE.
+"""
+
+
+class TunedOn(Strict):
+    """Where and with how much the parameters were looked for."""
+
+    data: Text
+    corruptions: list[Text]
+    severity: Whole
+    rounds: Whole
+    limit: Whole | None
+    batch_size: Whole
+    seed: Seed
+    budget: Whole  # images forward for each preset; one image backward counts as two
+
+
+class Preset(Strict):
+    """What was found for one method on one quantised model."""
+
+    method: Text
+    given: dict[str, Any]
+    model: Text
+    quantizer: Text
+    bits: Text
+    set: dict[str, Any]
+    accuracy: float  # on the held-out corruptions
+    untuned: float
+    trials: Whole
+    complete: Whole
+    spent: Whole
+
+
+class PresetsFile(Strict):
+    """The whole file."""
+
+    benchmark: Text
+    tuned_on: TunedOn
+    presets: list[Preset] = Field(max_length=100_000)
+    seal: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """A goal and the book of its search."""
+
+    goal: Goal
+    ledger: Ledger
+
+
+def content(name: str, budget: int, found: Sequence[Found]) -> dict[str, Any]:
+    """The file as plain data, sealed."""
+    cell = found[0].goal.cell
+    body = {
+        "benchmark": name,
+        "tuned_on": {
+            "data": cell.data.use,
+            "corruptions": [corruption for corruption, _ in cell.domains],
+            "severity": max(severity for _, severity in cell.domains),
+            "rounds": cell.rounds,
+            "limit": cell.limit,
+            "batch_size": cell.batch_size,
+            "seed": cell.seed,
+            "budget": budget,
+        },
+        "presets": [preset for each in found if (preset := _preset(each)) is not None],
+    }
+    return body | {"seal": seal(body)}
+
+
+def _preset(found: Found) -> dict[str, Any] | None:
+    """The best complete trial of a search, if there is one."""
+    goal, ledger = found.goal, found.ledger
+    best = ledger.best()
+    if best is None:
+        return None
+    cell, trials = goal.cell, ledger.trials.values()
+    untuned = ledger.trials[0]
+    return {
+        "method": cell.method.use,
+        "given": goal.given,
+        "model": goal.target,
+        "quantizer": cell.quantizer.use,
+        "bits": cell.bits,
+        "set": best.params,
+        "accuracy": round(best.score(), 4),
+        "untuned": round((untuned if untuned.ended == "complete" else best).score(), 4),
+        "trials": len(trials),
+        "complete": sum(trial.ended == "complete" for trial in trials),
+        "spent": ledger.spent,
+    }
+
+
+def seal(body: dict[str, Any]) -> str:
+    """SHA-256 over everything but the seal itself."""
+    unsealed = {name: value for name, value in body.items() if name != "seal"}
+    return hashlib.sha256(json.dumps(unsealed, sort_keys=True).encode()).hexdigest()
+
+
+def write(path: Path, body: dict[str, Any]) -> None:
+    """Write the file, in one go."""
+    text = HEAD + yaml.safe_dump(body, sort_keys=False, allow_unicode=True, default_flow_style=None)
+    with writing(path, "Choose another --out."):
+        write_atomically(path, text.encode())
+
+
+def applied(benchmark: Benchmark, path: Path) -> Benchmark:
+    """The benchmark with a file's presets; refused where it would be run on what they were tuned on."""
+    body = _read(path)
+    problems = [
+        Problem(f"tuned_on.seed: {seed}", "is among the seeds of the benchmark. Run it with other seeds.")
+        for seed in benchmark.seeds
+        if seed == body.tuned_on.seed
+    ]
+    tuned = []
+    for i, preset in enumerate(body.presets):
+        place = f"presets[{i}]"
+        try:
+            cls = registry.load("methods", preset.method)
+        except registry.UnknownPlugin as error:
+            problems.append(Problem(f"{place}.method", str(error)))
+            continue
+        checked, wrong = check_params(cls, preset.set, f"{place}.set")
+        given, also = check_params(cls, preset.given, f"{place}.given")
+        problems += wrong + also
+        tuned.append(Tuned(preset.method, given, preset.model, preset.quantizer, preset.bits, checked))
+    if problems:
+        raise ConfigError(str(path), problems)
+    return replace(benchmark, tuned=tuple(tuned))
+
+
+def _read(path: Path) -> PresetsFile:
+    """The file, if it is one and as it was written."""
+    raw = read_yaml(path)
+    try:
+        body = PresetsFile.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        text = f"{place}: {first['msg']}. Is it a presets file? `tta-bench tune` writes one."
+        raise UserError(f"{path}: {text}") from None
+    if seal(raw) != body.seal:
+        raise UserError(
+            f"{path}: was changed since `tta-bench tune` wrote it, so what it claims is not what was found. "
+            "Write it again with the same tune command, or set the values in the benchmark file."
+        )
+    return body

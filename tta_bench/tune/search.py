@@ -1,0 +1,202 @@
+"""The searches of a run: Ray Tune asks for trials and runs them; what they deliver goes to the disk first.
+
+Tune keeps a folder of its own, with pickles in it. It is temporary and never read: what a search knows is in
+the ledger, and the cells of its trials are in the results folder, as those of any run.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tta_bench.errors import UserError
+from tta_bench.exchange import Delivery, Policy, Start
+from tta_bench.plan import Task, make_method, step_passes
+from tta_bench.store import Record
+from tta_bench.tune.budget import MOST_REPEATS, Budget, promising
+from tta_bench.tune.goal import Goal
+from tta_bench.tune.ledger import Ledger, Trial, passes
+from tta_bench.writer import Writer
+
+MAX_FAILURES = 3  # trials; what fails costs next to nothing, and would be tried for ever
+MAX_SESSIONS = 3  # a trial whose worker dies goes on in another session
+# Tune would write tables of its own, change the folder, and take Ctrl-C for itself.
+TUNE_SETTINGS = {
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+}
+
+
+@dataclass
+class Search:
+    """One goal on its way: what is known, what runs, and what comes next."""
+
+    goal: Goal
+    budget: Budget
+    ledger: Ledger
+    writer: Writer
+    stop: Callable[[], bool]
+    say: Callable[[str], None]
+    running: set[int] = field(default_factory=set)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing: Tune pickles whatever it is given into its own folder, which nobody reads."""
+        return {}
+
+    def resumed(self) -> list[int]:
+        """Trials to go on with, once it is sure that they are the same as before, and not over already."""
+        for number, trial in self.ledger.trials.items():
+            if trial.params != self.goal.params(number):
+                raise UserError(
+                    f"{self.writer.store.folder}: the search space of {self.goal.name} has changed since. "
+                    "Choose another --results folder, or remove this one."
+                )
+        for number in self.ledger.open():
+            self._catch_up(number)
+        return self.ledger.open()
+
+    def _catch_up(self, number: int) -> None:
+        """Write down what a kill has left out: a domain that is recorded already, a decision after it."""
+        trial = self.ledger.trials[number]
+        for record in self.writer.store.read(self.goal.trial(number).key):
+            ran = record["kind"] == "domain" and record["status"] == "ok" and "repeats" not in record
+            if ran and self._step_of(record) not in trial.accuracies:
+                self._stepped(number, record, passes([record]))
+        if trial.accuracies:
+            self._decide(number, done=len(trial.accuracies) == self.goal.steps)
+
+    def next_number(self) -> int | None:
+        """The next trial, if the budget allows one, and any is left that has not been tried."""
+        ended = [trial.ended for trial in self.ledger.trials.values()]
+        if "unsupported" in ended or ended.count("failed") >= MAX_FAILURES:
+            return None
+        if not self.budget.allows(self.ledger, sorted(self.running)):
+            return None
+        tried = [trial.params for trial in self.ledger.trials.values()]
+        first = max(self.ledger.trials, default=-1) + 1
+        untried = (n for n in range(first, first + MOST_REPEATS) if self.goal.params(n) not in tried)
+        return next(untried, None)
+
+    def begin(self, number: int) -> None:
+        """Write down that a new trial starts."""
+        self.ledger.begin(number, self.goal.params(number))
+        self.started(number)
+
+    def started(self, number: int) -> Start:
+        """Where the cell of a trial goes on; nobody counts the bytes of every trial's step."""
+        return replace(self.writer.started(Task((self.goal.trial(number),)))[0], described=True)
+
+    def received(self, number: int, deliveries: list[Delivery], done: bool) -> bool:
+        """Take what a step has delivered; whether the trial goes on."""
+        if self.ledger.trials[number].ended:  # Tune shows the last result of what it was told to stop again
+            return False
+        for delivery in deliveries:
+            self.writer.delivered(delivery)
+            ran = [r for r in delivery.records if r["kind"] == "domain"]
+            for record in ran[:1]:
+                if record["status"] != "ok":
+                    reason = record["reason"].strip().splitlines()[-1]
+                    return self._ended(number, record["status"], reason)
+                self._stepped(number, record, passes(ran))
+        return self._decide(number, done)
+
+    def _decide(self, number: int, done: bool) -> bool:
+        """End a trial that is through, or not worth going on with; whether it goes on."""
+        if done:
+            return self._ended(number, "complete")
+        if not promising(self.ledger, number, self.goal.steps):
+            return self._ended(number, "early")
+        return True
+
+    def _step_of(self, record: Record) -> int:
+        domains = [tuple(domain) for domain in self.goal.cell.domains]
+        place = domains.index((record["corruption"], record["severity"]))
+        return int((record["round"] - 1) * len(domains) + place)
+
+    def _stepped(self, number: int, record: Record, spent: int) -> None:
+        accuracy = 100 * record["correct"] / record["images"]
+        self.ledger.step(number, self._step_of(record), accuracy, spent)
+
+    def _ended(self, number: int, how: Any, reason: str = "") -> bool:
+        self.ledger.end(number, how, reason)
+        self.running.discard(number)
+        if how == "early":
+            self.writer.checkpoints.remove(self.goal.trial(number).key)
+        self.say(_told(self, self.ledger.trials[number]))
+        return False
+
+
+def _told(search: Search, trial: Trial) -> str:
+    """One line about a trial that is over."""
+    params = ", ".join(
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in trial.params.items()
+    )
+    done = f"{len(trial.accuracies)} of {search.goal.steps} domains"
+    result = f"{trial.score():.2f} % after {done}" if trial.accuracies else trial.reason
+    spent = f"{search.ledger.spent:,} of {search.budget.images:,} images forward"
+    stopped = {"early": ", stopped early", "failed": f", failed: {trial.reason}"}.get(trial.ended or "", "")
+    return f"{search.goal.name}, trial {trial.number} ({params}): {result}{stopped}. {spent}."
+
+
+def prepare(
+    goal: Goal, images: int, writer: Writer, stop: Callable[[], bool], say: Callable[[str], None]
+) -> Search:
+    """The search for a goal, from where the disk says it is; refused if its budget covers no trial at all."""
+    cell = goal.cell
+    count = cell.stream(len(cell.data.make("data").test_labels())).count
+    budget = Budget(images, goal.steps, round(count * step_passes(make_method(cell))))
+    search = Search(goal, budget, Ledger(writer.store, goal), writer, stop, say)
+    if not search.ledger.trials and budget.whole(search.ledger) > images:
+        raise UserError(
+            f"tune.budget: {images:,} images forward do not cover one trial of {goal.name}, which takes "
+            f"{budget.whole(search.ledger):,}. Raise it, or lower tune.limit."
+        )
+    return search
+
+
+def tune(searches: Sequence[Search], policy: Policy, workers: int | None) -> None:
+    """Search until all budgets are spent; Ray must be there already."""
+    os.environ.update({k: v for k, v in TUNE_SETTINGS.items() if k not in os.environ})
+    for _ in range(MAX_SESSIONS):
+        _session(searches, policy, workers)
+        if searches[0].stop() or not any(search.ledger.open() for search in searches):
+            break
+
+
+def _session(searches: Sequence[Search], policy: Policy, workers: int | None) -> None:
+    """One run of Ray Tune over all searches."""
+    from ray import tune as ray_tune
+
+    from tta_bench.tune.bridge import Candidates, Decider, Halt
+    from tta_bench.tune.trainable import TrialRun
+
+    begun = [(i, number) for i, search in enumerate(searches) for number in search.resumed()]
+    starts = {(i, n): searches[i].started(n) for i, n in begun}
+    goals = [search.goal for search in searches]
+    ready = ray_tune.with_parameters(TrialRun, goals=goals, policy=policy, starts=starts)
+    with tempfile.TemporaryDirectory(prefix="tta-bench-tune-") as folder:
+        tuner = ray_tune.Tuner(
+            ray_tune.with_resources(ready, {"cpu": policy.threads}),
+            tune_config=ray_tune.TuneConfig(
+                search_alg=Candidates(searches, begun),
+                scheduler=Decider(searches),
+                num_samples=-1,
+                max_concurrent_trials=workers,
+                reuse_actors=True,
+                trial_dirname_creator=lambda trial: str(trial.trial_id),
+            ),
+            run_config=ray_tune.RunConfig(
+                storage_path=folder, name="search", verbose=0, stop=Halt(searches[0].stop)
+            ),
+        )
+        tuner.fit()
+    for search in searches:
+        search.running.clear()
