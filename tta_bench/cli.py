@@ -130,9 +130,10 @@ def tune(
     from tta_bench import config
     from tta_bench.tune import command
 
-    overrides = [*(override or []), *([] if budget is None else [f"tune.budget={budget}"])]
-    benchmark = config.load(file, overrides)
-    request = command.Request(benchmark, str(file), results, out, workers, ray_address, only or [], quiet)
+    benchmark = config.load(file, override or [])
+    request = command.Request(
+        benchmark, str(file), results, out, budget, workers, ray_address, only or [], quiet
+    )
     try:
         print(command.run(request))
     except KeyboardInterrupt:

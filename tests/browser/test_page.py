@@ -263,19 +263,24 @@ def _best(table: Callable[..., Table], memory: float | None, forwards: float | N
     """The rows of the cost table that the page must name, and their accuracy as printed."""
     built = table("cost", "3")
     keys = [column.key for column in built.columns]
-    found: dict[str, float] = {}
+    found: dict[str, tuple[float, str, str]] = {}  # accuracy, and the group and rank that make ties
     for group in built.groups:
         for row in group.rows:
-            values = dict(zip(keys, (entry.value for entry in row.entries), strict=True))
-            numbers = [values[key] for key in ("accuracy", "memory_mib", "forwards")]
+            entries = dict(zip(keys, row.entries, strict=True))
+            numbers = [entries[key].value for key in ("accuracy", "memory_mib", "forwards")]
             if any(number is None for number in numbers):
                 continue
             accuracy, mib, passes = (float(number or 0) for number in numbers)
             if (memory is None or mib <= memory) and (forwards is None or passes <= forwards):
-                found[f"{group.label} · {row.label}"] = accuracy
-    texts = {name: printed(accuracy, "accuracy") for name, accuracy in found.items()}
-    best = max(texts.values(), key=float)
-    return {name for name, text in texts.items() if text == best}, best
+                found[f"{group.label} · {row.label}"] = (accuracy, group.label, entries["accuracy"].rank)
+    first, place, rank = max(found.values())
+    text = printed(first, "accuracy")
+    tied = {
+        name
+        for name, (accuracy, *same) in found.items()
+        if printed(accuracy, "accuracy") == text or (rank and same == [place, rank])
+    }
+    return tied, text
 
 
 # Charts, heat map, ghosts, provenance -----------------------------------------------------------

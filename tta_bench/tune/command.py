@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tta_bench import config
 from tta_bench import run as running
 from tta_bench.config import Benchmark
 from tta_bench.errors import ConfigError, Problem, UserError
@@ -39,6 +40,7 @@ class Request:
     file: str
     results: Path
     out: Path
+    budget: int | None  # None: the file's
     workers: int | None
     address: str | None
     chosen: Sequence[str]  # of --only
@@ -47,9 +49,12 @@ class Request:
 
 def run(asked: Request) -> str:
     """Search for everything the file names; the sensitivity table as text."""
+    section = held_out(asked.benchmark, asked.file).tune  # refuses before anything is downloaded
+    for choice in asked.benchmark.models:
+        config.make(choice, "models").fetch()
     wanted, idle = goals(asked.benchmark, asked.file)
-    section = held_out(asked.benchmark, asked.file).tune
     assert section is not None
+    budget = asked.budget or section.budget
     wanted = _chosen(wanted, asked)
     if not asked.out.parent.is_dir():
         raise UserError(
@@ -62,10 +67,10 @@ def run(asked: Request) -> str:
         progress.note(f"Nothing to search for: {', '.join(idle)}.")
     lock = store.open([])
     try:
-        found = _search(wanted, section.budget, store, progress, asked)
+        found = _search(wanted, budget, store, progress, asked)
         cells = [each.goal.trial(number) for each in found for number in each.ledger.trials]
         store.write_manifest(cells)
-        body = presets_file.content(asked.benchmark.name, section.budget, found)
+        body = presets_file.content(asked.benchmark.name, budget, found)
         table = sensitivity.lines(found)
         write_atomically(store.folder / "sensitivity.csv", sensitivity.to_csv(table).encode())
     finally:

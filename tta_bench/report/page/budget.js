@@ -39,6 +39,11 @@ function fits(point) {
   );
 }
 
+/** Whether readers see the same number, or both have one rank of their quantised model. */
+const tied = (a, b) =>
+  a.accuracy.text === b.accuracy.text ||
+  (a.group === b.group && a.accuracy.rank !== undefined && a.accuracy.rank === b.accuracy.rank);
+
 /** Points that no other matches in everything and beats in something. */
 function front(found) {
   const measures = (point) => [point.accuracy.value, -point.memory.value, -point.forwards.value];
@@ -54,7 +59,7 @@ function drawBudget() {
   const fitting = own
     .filter(fits)
     .sort((a, b) => b.accuracy.value - a.accuracy.value || a.memory.value - b.memory.value);
-  const best = fitting.filter((point) => point.accuracy.text === fitting[0].accuracy.text);
+  const best = fitting.filter((point) => tied(point, fitting[0]));
   fill(byId("answer"), answer(best, own.length));
   fill(byId("fitting"), fitting.length ? fittingTable(fitting, best, front(own)) : null);
   drawLegend(
@@ -85,7 +90,7 @@ function answer(best, all) {
   return [
     within,
     ...joined,
-    ` ${best.length > 1 ? "tie at" : "with"} `,
+    best.length > 1 ? " are tied, the first with " : " with ",
     make("strong", {}, `${best[0].accuracy.text} %`),
     ".",
   ];
