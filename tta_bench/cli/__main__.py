@@ -1,0 +1,7 @@
+"""`python -m tta_bench.cli`."""
+
+from __future__ import annotations
+
+from tta_bench.cli import main
+
+main()

@@ -1,0 +1,112 @@
+"""Commands about plugins, and about the machine they run on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tta_bench.cli.app import app
+from tta_bench.cli.inputs import show
+from tta_bench.cli.options import AsJson, Results
+
+
+@app.command()
+def new(
+    kind: Annotated[str, typer.Argument(help="method, quantizer, model or data")],
+    name: Annotated[str, typer.Argument(help="what benchmark files will call it: letters, digits, dashes")],
+    into: Annotated[Path, typer.Option("--into", help="where to put the package's folder")] = Path(),
+) -> None:
+    """Write the package of a new plugin: working code to start from, its test, a benchmark file."""
+    from tta_bench import scaffold
+
+    folder = scaffold.create(kind, name, into)
+    print(scaffold.next_steps(kind, name, folder))
+
+
+@app.command("list")
+def list_plugins(
+    group: Annotated[
+        str | None, typer.Argument(help="methods, quantizers, models, data or corruptions")
+    ] = None,
+    long: Annotated[bool, typer.Option("--long", help="import plugins and show their facts")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the installed plugins."""
+    from tta_bench.listing import describe
+
+    show(describe(group, long), as_json)
+
+
+@app.command()
+def check(
+    plugin: Annotated[str, typer.Argument(help="a plugin's name, or group/name")],
+    as_json: AsJson = False,
+) -> None:
+    """Run the contract suite on an installed plugin, yours or anybody's."""
+    from tta_bench.listing import locate
+    from tta_bench.testing import outcomes_of
+
+    broken = 0
+    found = []
+    for outcome in outcomes_of(*locate(plugin)):
+        broken += outcome.problem is not None
+        found.append(vars(outcome))
+        mark = "FAIL" if outcome.problem else "n/a " if outcome.skipped else "ok  "
+        note = outcome.problem or outcome.skipped
+        if not as_json:
+            print(f"{mark}  {outcome.subject}: {outcome.check}" + (f" — {note}" if note else ""))
+    if as_json:
+        print(json.dumps(found))
+    if broken:
+        raise typer.Exit(1)
+
+
+@app.command()
+def memory(
+    model: Annotated[str, typer.Option(help="a model's name")],
+    method: Annotated[str, typer.Option(help="a method's name")] = "source",
+    quantizer: Annotated[str, typer.Option(help="a quantizer's name")] = "fp32",
+    bits: Annotated[str | None, typer.Option(help="e.g. W8A8")] = None,
+    batch_size: Annotated[int, typer.Option(min=1)] = 64,
+    set: Annotated[list[str] | None, typer.Option("--set", help="method parameter, e.g. filter_k=20")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count the bytes of one adaptation step, without weights, data or GPU."""
+    from tta_bench.planning import describe_memory
+
+    show(describe_memory(model, quantizer, bits, method, set or [], batch_size), as_json)
+
+
+@app.command()
+def quantize(
+    model: Annotated[str, typer.Option(help="a model's name")],
+    quantizer: Annotated[str, typer.Option(help="a quantizer's name")],
+    bits: Annotated[str | None, typer.Option(help="e.g. W8A8")] = None,
+    data: Annotated[str, typer.Option(help="data whose clean images calibrate")] = "cifar10-mini",
+    set: Annotated[
+        list[str] | None, typer.Option("--set", help="quantizer parameter, e.g. scale=minmax")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Calibrate, and print scales, clip rates and signal-to-noise of every site: which layer hurts."""
+    from tta_bench.quantizing import describe
+
+    show(describe(model, quantizer, bits, data, set or []), as_json)
+
+
+@app.command()
+def doctor(
+    results: Results = Path("results"),
+    ray: Annotated[bool, typer.Option("--ray", help="start Ray, too, and let a worker answer")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check versions, devices, data, disk and tools of this machine, and say what to do about each."""
+    from tta_bench import doctor as examining
+
+    found = examining.describe(examining.examine(results, ray))
+    show(found, as_json)
+    if not found.data["usable"]:
+        raise typer.Exit(1)
