@@ -230,6 +230,11 @@ WRITTEN = {
     "a hidden name": (GOOD.replace("name: a", "name: .ssh"), "name: may hold letters"),
     "a name too long": (GOOD.replace("name: a", "name: " + "a" * 101), "name: may hold letters"),
     "a name that is a number": (GOOD.replace("name: a", "name: 7"), "name: 7 does not fit"),
+    "a row that repaints the terminal": (
+        GOOD.replace("[source]", '[{use: source, name: "\\e[31mred"}]'),
+        "cannot be printed",
+    ),
+    "a row of two lines": (GOOD.replace("[source]", '[{use: source, name: "a\\nb"}]'), "cannot be printed"),
     "markup in a plugin's name": (GOOD.replace("source", "<script>"), 'unknown method "<script>"'),
     "a path as a plugin": (GOOD.replace("resnet-micro", "../model.pt"), 'unknown model "../model.pt"'),
     "a million rows": (

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 MAX_GRID_VALUES = 1000  # a longer list is a mistake, and would be a grid of years
 
 
-Text = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+def _printable(value: str) -> str:
+    if not value.isprintable():  # a line break tears a table, an escape sequence repaints the terminal
+        raise ValueError("it holds characters that cannot be printed")
+    return value
+
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(_printable)]
 
 
 class Strict(BaseModel):

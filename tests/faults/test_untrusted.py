@@ -240,7 +240,7 @@ def test_a_hostile_name_is_a_name_in_every_format(bench: Bench) -> None:
     bench.write(
         [
             {"use": "source", "name": HOSTILE[:100]},
-            {"use": "drift", "name": "[red]x[/red]\x1b[31m", "fault": "raise", "at": 1},
+            {"use": "drift", "name": "[red]x[/red]", "fault": "raise", "at": 1},
         ],
         stream={"rounds": 1, "limit": 4},
     )
