@@ -97,7 +97,8 @@ class Executor:
     def _stream(self, lanes: list[Lane], stop: Callable[[], bool]) -> Iterator[Delivery]:
         cell = lanes[0].cell
         try:
-            rereads = any(lane.method.consumes == "features" and not lane.repeats for lane in lanes)
+            reads = any(lane.method.consumes == "features" and not lane.repeats for lane in lanes)
+            rereads = reads and self.policy.share
             feed = Feed(self.warm.data(cell.data), cell, lanes[0].model.num_classes, rereads)
         except BROKEN:
             yield from [Delivery(lane.cell.key, [_failure(lane.cell)]) for lane in lanes]
