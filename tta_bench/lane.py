@@ -36,11 +36,11 @@ class Tally:
 
     def state_dict(self) -> dict[str, Any]:
         """The counts as plain data."""
-        return vars(self) | {"score": vars(self.score)}
+        return vars(self) | {"score": self.score.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from such counts."""
-        vars(self.score).update(state["score"])
+        self.score.load_state_dict(state["score"])
         vars(self).update(state | {"score": self.score})
 
 

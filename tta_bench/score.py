@@ -8,33 +8,56 @@ import torch
 from torch import Tensor
 
 ECE_BINS = 15
+GATHERED_NUMBERS = 1 << 18  # counting costs a dozen small operations, whatever the size
 
 
 class Score:
-    """Adds up predictions of one domain, batch by batch."""
+    """Adds up predictions of one domain, batch by batch; small batches are gathered and counted together."""
 
     def __init__(self) -> None:
         self.batches: list[int] = []
         self.images = self.top5 = self.nonfinite = 0
         # per confidence bin: images, hits, summed confidence
         self.bins = torch.zeros(3, ECE_BINS, dtype=torch.float64)
+        self._waiting: list[tuple[Tensor, Tensor, Tensor]] = []  # probabilities, finite rows, labels
 
     def add(self, output: Tensor, labels: Tensor, kind: str) -> None:
-        """Count one batch of logits or probabilities. A row that is not finite is a miss."""
-        finite = output.isfinite().all(1)
-        p = (output if kind == "probabilities" else output.softmax(1)).double().nan_to_num()
+        """Take one batch of logits or probabilities. A row that is not finite is a miss."""
+        p = output.clone() if kind == "probabilities" else output.softmax(1)
+        self._waiting.append((p, output.isfinite().all(1), labels))
+        if sum(p.numel() for p, _, _ in self._waiting) >= GATHERED_NUMBERS:
+            self._count()
+
+    def _count(self) -> None:
+        """Count what was gathered."""
+        if not self._waiting:
+            return
+        sizes = [len(labels) for _, _, labels in self._waiting]
+        outputs, finite, labels = (torch.cat(parts) for parts in zip(*self._waiting, strict=True))
+        self._waiting = []
+        p = outputs.double().nan_to_num()
         confidence, predicted = p.max(1)
         hit = (predicted == labels) & finite
         best = p.topk(min(5, p.shape[1]), dim=1).indices
         self.images += len(labels)
-        self.batches.append(int(hit.sum()))
+        self.batches += [int(hits.sum()) for hits in hit.split(sizes)]
         self.top5 += int(((best == labels[:, None]).any(1) & finite).sum())
         self.nonfinite += int((~finite).sum())
         index = (confidence * ECE_BINS).ceil().long().clamp(1, ECE_BINS) - 1
         self.bins.index_add_(1, index, torch.stack([torch.ones_like(confidence), hit, confidence]))
 
+    def state_dict(self) -> dict[str, Any]:
+        """The counts as plain data."""
+        self._count()
+        return {name: value for name, value in vars(self).items() if name != "_waiting"}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from such counts."""
+        vars(self).update(state)
+
     def summary(self) -> dict[str, Any]:
         """The counts as a record has them."""
+        self._count()
         gap = (self.bins[1] - self.bins[2]).abs().sum() / max(1, self.images)
         return {
             "images": self.images,
