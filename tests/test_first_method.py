@@ -36,6 +36,6 @@ def test_the_commands_lead_to_a_row_of_ones_own(tmp_path: Path) -> None:
     assert checked.count("ok ") > 20
     rows = [line.split() for line in table.splitlines() if "running-prior" in line]
     assert len(rows) == 4, "two models, float and in 8 bits"
-    assert all(0 < float(row[-1].strip("*")) < 100 for row in rows)
+    assert all(0 < float(row[-2].strip("*")) < 100 for row in rows), "the rank comes last"
     assert all(f"running-prior (strength={value})" in sweep for value in ("0.5", "1.0", "2.0"))
     assert installed_here() == before, "nothing is left behind in this environment"
