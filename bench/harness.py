@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,8 @@ def grid(_: Clock) -> Iterator[Measure]:
         file = _six(Path(folder))
         yield _saved_passes("default grid", DEFAULT, "")
         yield _saved_passes("six methods, 10 rounds", file, "≤ 0.55")
-        yield _saved_time(file, Path(folder))
+        _run(file, Path(folder) / "warm-up")  # corruptions, calibrations and byte counts, for all
+        yield _saved_time(1, _seconds, file, Path(folder), TURNS)
         yield _overhead(Path(folder))
         yield _first_record(Path(folder))
     torch.set_num_threads(threads)  # the harness sets its own
@@ -71,17 +72,7 @@ def workers(_: Clock) -> Iterator[Measure]:
         pairs = [two / one for one, two in zip(rates[1], rates[2], strict=True)]
         value = statistics.median(rates[2]) / statistics.median(rates[1])
         yield Measure("default grid", "2 workers / 1 worker", value, "×", "≥ 1.7", min(pairs), max(pairs))
-        yield _saved_time_of_two(_six(Path(folder)), Path(folder))
-
-
-def _saved_time_of_two(file: Path, folder: Path) -> Measure:
-    """One run of six methods over six runs of one, all on two workers."""
-    first, last = _timed(file, folder / "shared", *_ray(2))
-    alone = 0.0
-    for name in METHODS:
-        begun, ended = _timed(file, folder / name, *_ray(2), *UNSHARED, "--only", f"method={name}")
-        alone += ended - begun
-    return Measure("six methods, 2 workers", "shared / separate time", (last - first) / alone, "×", "≤ 0.45")
+        yield _saved_time(2, _seconds_of_two, _six(Path(folder)), Path(folder), 1, "≤ 0.45")
 
 
 def _ray(workers: int) -> tuple[str, ...]:
@@ -93,17 +84,18 @@ def _saved_passes(section: str, file: Path, limit: str) -> Measure:
     return Measure(section, "passes / naive passes", cost.executed / cost.naive, "×", limit)
 
 
-def _saved_time(file: Path, folder: Path) -> Measure:
-    """One run of six methods over six runs of one, all on one worker."""
-    _run(file, folder / "warm-up")  # corruptions, calibrations and byte counts are made here, for both
+def _saved_time(
+    workers: int, seconds: Callable[..., float], file: Path, folder: Path, turns: int, limit: str = ""
+) -> Measure:
+    """One run of six methods over six runs of one, in turns."""
     found = []
-    for turn in range(TURNS):
+    for turn in range(turns):
         place = folder / f"turn-{turn}"
-        shared = _seconds(file, place / "shared")
-        alone = [_seconds(file, place / name, *UNSHARED, "--only", f"method={name}") for name in METHODS]
+        shared = seconds(file, place / "shared")
+        alone = [seconds(file, place / name, *UNSHARED, "--only", f"method={name}") for name in METHODS]
         found.append(shared / sum(alone))
-    value = statistics.median(found)
-    return Measure("six methods, 1 worker", "shared / separate time", value, "×", "", min(found), max(found))
+    section, value = f"six methods, {workers} worker{'s' * (workers > 1)}", statistics.median(found)
+    return Measure(section, "shared / separate time", value, "×", limit, min(found), max(found))
 
 
 def _overhead(folder: Path) -> Measure:
@@ -185,6 +177,12 @@ def _seconds(file: Path, results: Path, *options: str) -> float:
     start = time.perf_counter()
     _run(file, results, *options)
     return time.perf_counter() - start
+
+
+def _seconds_of_two(file: Path, results: Path, *options: str) -> float:
+    """What a run on two workers takes, from its first record to its last."""
+    first, last = _timed(file, results, *_ray(2), *options)
+    return last - first
 
 
 def _timed(file: Path, results: Path, *options: str, to_the_end: bool = True) -> tuple[float, float]:

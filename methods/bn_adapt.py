@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tta_bench.api import Choice, Log, Method, Model, Source, Uniform, spaces
+from tta_bench_methods.moments import mean_and_variance
 
 
 class StreamNorm(nn.Module):
@@ -31,10 +32,7 @@ class StreamNorm(nn.Module):
         self.running, self.batches = self.source.clone(), 0
 
     def forward(self, x: Tensor) -> Tensor:
-        mean = x.mean((0, 2, 3))
-        # In two passes: on a CPU PyTorch's one-pass var_mean takes four times as long.
-        squares = (x - mean[:, None, None]).square_().sum((0, 2, 3))
-        variance = squares / (x.numel() / len(mean) - 1)
+        mean, variance = mean_and_variance(x, (0, 2, 3))
         batch = torch.stack([mean, variance])
         self.batches += 1
         used = self.method.blend(self.source, self.running, batch, len(x), self.batches)

@@ -11,6 +11,8 @@ import pytest
 import torch
 import yaml
 
+from tta_bench.memory import MemoryReport
+
 os.environ["HF_HUB_OFFLINE"] = "1"  # before the hub's client is imported: tests ask no network
 
 
@@ -49,3 +51,10 @@ def write_yaml(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def no_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counting bytes takes longer than most of what is tested, and is tested by itself."""
+    report = MemoryReport(0, 0, None, {}, bounded=True)
+    monkeypatch.setattr("tta_bench.accounts.of", lambda cell: report)

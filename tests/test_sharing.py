@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tta_bench import config, grid, plan, warm
+from tta_bench import config, grid, plan
 from tta_bench.cli import app
 from tta_bench.exchange import Delivery, Start
 from tta_bench.execute import Executor
-from tta_bench.memory import MemoryReport
 from tta_bench.plan import Task, narrowed, spread, tasks
 from tta_bench.progress import Progress
 from tta_bench.store import ResultStore
@@ -34,10 +33,7 @@ METHODS = [*FORGETFUL, "t3a", "shift", "zoa"]
 THREE = {"corruptions": ["gaussian_noise", "fog", "contrast"], "rounds": 2, "batch_size": 16, "limit": 40}
 
 
-@pytest.fixture(autouse=True)
-def _no_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counting bytes takes longer than all else here, and is tested elsewhere."""
-    monkeypatch.setattr(warm, "account", lambda *_: MemoryReport(0, 0, None, {}, bounded=True))
+pytestmark = pytest.mark.usefixtures("no_bytes")
 
 
 def invoke(*arguments: str | Path) -> str:

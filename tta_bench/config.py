@@ -78,6 +78,12 @@ class Benchmark:
     tuned: tuple[Tuned, ...] = ()  # of a presets file
 
 
+def fetch(benchmark: Benchmark) -> None:
+    """Download the weights of all models, before cells are named by their hashes."""
+    for choice in benchmark.models:
+        make(choice, "models").fetch()
+
+
 def make(choice: Choice, group: str) -> Any:
     """The plugin of a choice."""
     return registry.load(group, choice.use)(**choice.params)

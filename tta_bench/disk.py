@@ -13,7 +13,7 @@ from tta_bench.api import Model
 from tta_bench.corruptions.sets import GROUPS, HELD_OUT_4
 from tta_bench.features import LIMIT_BYTES
 from tta_bench.grid import Cell
-from tta_bench.plan import Task, images, make_method, repeats, tasks
+from tta_bench.plan import Task, batches_of_domain, images, make_method, rereads, tasks
 from tta_bench.standin import skeleton
 
 # Bytes an image: of ImageNet-C by its archives of 21, 7, 12, 7 and 15 GiB, over all severities; else overall.
@@ -40,7 +40,7 @@ def needed(cells: Sequence[Cell]) -> Disk:
     return Disk(
         images=_images(cells),
         weights=sum(p.numel() * p.element_size() for model in models.values() for p in model.parameters()),
-        results=sum(cell.records_expected * (RECORD + BATCH * _batches(cell)) for cell in cells),
+        results=sum(cell.records_expected * (RECORD + BATCH * batches_of_domain(cell)) for cell in cells),
         features=max((_features(task, models[str(task.cells[0].model)]) for task in tasks(cells)), default=0),
     )
 
@@ -48,10 +48,7 @@ def needed(cells: Sequence[Cell]) -> Disk:
 def _features(task: Task, model: Model) -> int:
     """Bytes of the features that later rounds read again: of every domain, for every kind of pass."""
     cell = task.cells[0]
-    methods = [m for c in task.cells if (m := make_method(c)).consumes == "features" and not repeats(c, m)]
-    if cell.order == "reshuffled" or cell.rounds == 1:
-        return 0
-    kinds = {method.batch_statistics(model) for method in methods}
+    kinds = {m.batch_statistics(model) for c in task.cells if rereads(c, m := make_method(c))}
     width = model.classifier.in_features
     return min(LIMIT_BYTES, len(kinds) * len(cell.domains) * images(cell) * width * 4)
 
@@ -71,7 +68,3 @@ def _size(use: str, domain: str) -> int:
             return IMAGENET_C_EXTRA
         return IMAGENET_C.get(GROUPS.get(domain, ""), 0)
     return IMAGES.get(use, 0)
-
-
-def _batches(cell: Cell) -> int:
-    return -(-images(cell) // cell.batch_size)

@@ -11,7 +11,7 @@ from importlib.metadata import version
 
 import torch
 
-from tta_bench import memory
+from tta_bench import accounts, memory
 from tta_bench.allocator import keep_freed_memory
 from tta_bench.api import Domain, Method, Model, Source
 from tta_bench.errors import Unsupported
@@ -20,7 +20,7 @@ from tta_bench.feed import Feed
 from tta_bench.grid import Cell
 from tta_bench.lane import Lane
 from tta_bench.limits import TimeLimit, within
-from tta_bench.plan import make_method
+from tta_bench.plan import make_method, rereads
 from tta_bench.store import Record
 from tta_bench.warm import Warm
 
@@ -97,9 +97,8 @@ class Executor:
     def _stream(self, lanes: list[Lane], stop: Callable[[], bool]) -> Iterator[Delivery]:
         cell = lanes[0].cell
         try:
-            reads = any(lane.method.consumes == "features" and not lane.repeats for lane in lanes)
-            rereads = reads and self.policy.share
-            feed = Feed(self.warm.data(cell.data), cell, lanes[0].model.num_classes, rereads)
+            keep = self.policy.share and any(rereads(lane.cell, lane.method) for lane in lanes)
+            feed = Feed(self.warm.data(cell.data), cell, lanes[0].model.num_classes, keep)
         except BROKEN:
             yield from [Delivery(lane.cell.key, [_failure(lane.cell)]) for lane in lanes]
             return
@@ -144,7 +143,7 @@ class Executor:
     def _facts(self, lane: Lane) -> Record:
         """What is true of the whole cell: bytes, versions, where it ran."""
         cell = lane.cell
-        report = self.warm.memory(cell)
+        report = accounts.of(cell)
         return {
             "kind": "cell",
             "key": cell.key,

@@ -24,8 +24,8 @@ Visit = tuple[int, Domain]  # round, or 0 if every round brings the same batches
 class Feed:
     """The stream of one task, as methods and scores read it."""
 
-    def __init__(self, data: Data, cell: Cell, num_classes: int, rereads: bool) -> None:
-        """`rereads` says whether any method reads features in more than one round."""
+    def __init__(self, data: Data, cell: Cell, num_classes: int, keep: bool) -> None:
+        """`keep` says whether later rounds read these features again."""
         self.data = data
         self.truth = torch.from_numpy(data.test_labels())
         if len(self.truth) == 0:
@@ -39,7 +39,7 @@ class Feed:
         self.stream = cell.stream(len(self.truth))
         self._visit: Visit | None = None
         self._in_use: dict[int, dict[int, Batch]] = {}  # by model, then by number of the batch
-        self._on_disk = FeatureCache() if rereads and self.stream.fixed_batches else None
+        self._on_disk = FeatureCache() if keep else None
 
     def labels(self, round: int, domain: Domain) -> list[Tensor]:
         """The labels of every batch of a domain."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tta_bench import frame, memory
+from tta_bench import accounts, frame
 from tta_bench.errors import Unsupported
 from tta_bench.grid import Cell
-from tta_bench.plan import make_method
 from tta_bench.store import Record, describe
 
 if TYPE_CHECKING:
@@ -17,27 +16,16 @@ if TYPE_CHECKING:
 
 def forecast(cells: Sequence[Cell]) -> DataFrame:
     """A frame of cells that are still to run; needs neither weights nor data."""
-    known: dict[tuple[str, ...], Record] = {}
+    known: dict[str, Record] = {}
     for cell in cells:
-        if _same(cell) not in known:
-            known[_same(cell)] = _facts(cell)
-    return frame.planned([(describe(cell), known[_same(cell)]) for cell in cells])
-
-
-def _same(cell: Cell) -> tuple[str, ...]:
-    """What bytes depend on."""
-    settings = {k: v for k, v in cell.method.params.items() if k != "seed"}
-    return (str(cell.model), str(cell.quantizer), cell.method.use, str(settings), str(cell.batch_size))
+        if (same := accounts.facts(cell)) not in known:
+            known[same] = _facts(cell)
+    return frame.planned([(describe(cell), known[accounts.facts(cell)]) for cell in cells])
 
 
 def _facts(cell: Cell) -> Record:
     try:
-        report = memory.account(
-            cell.model.make("models"),
-            cell.quantizer.make("quantizers"),
-            make_method(cell),
-            cell.batch_size,
-        )
+        report = accounts.of(cell)
     except Unsupported as reason:
         return {"status": "unsupported", "reason": str(reason)}
     return {

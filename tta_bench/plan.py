@@ -54,6 +54,12 @@ def repeats(cell: Cell, method: Method) -> bool:
     return forgets(cell, method) and cell.order != "reshuffled"
 
 
+def rereads(cell: Cell, method: Method) -> bool:
+    """Whether later rounds read the features of earlier ones again."""
+    again = cell.rounds > 1 and cell.order != "reshuffled"
+    return again and method.consumes == "features" and not repeats(cell, method)
+
+
 def tasks(cells: Sequence[Cell], share: bool = True) -> list[Task]:
     """Tasks in the order in which to start them: the longest first, so that none straggles."""
     shared: dict[tuple[object, ...], list[Cell]] = {}
@@ -72,13 +78,17 @@ def spread(found: Sequence[Task], workers: int) -> list[Task]:
 
     Only what forgets at every domain can be cut; each piece is set up anew, so there are no more than needed.
     """
-    piece = sum(map(task_passes, found)) / (2 * max(1, workers))
+    if workers < 2:
+        return list(found)
+    piece = sum(map(task_passes, found)) / (2 * workers)
     cut = [part for task in found for part in _cut(task, math.ceil(task_passes(task) / piece))]
-    return sorted(cut, key=task_passes, reverse=True) if workers > 1 else list(found)
+    return sorted(cut, key=task_passes, reverse=True)
 
 
-def narrowed(start: Start, cell: Cell, domains: frozenset[int]) -> Start:
+def narrowed(start: Start, cell: Cell, domains: frozenset[int] | None) -> Start:
     """The start of a cell of which only some domains are run here; the piece with the first describes it."""
+    if domains is None:
+        return start
     count = len(cell.domains)
     others = {place for place in range(count * cell.rounds) if place % count not in domains}
     return replace(start, finished=start.finished | others, described=start.described or 0 not in domains)
@@ -122,9 +132,14 @@ def images(cell: Cell) -> int:
     return min(cell.limit or size, size)
 
 
+def batches_of_domain(cell: Cell) -> int:
+    """Batches of one domain, likewise."""
+    return -(-images(cell) // cell.batch_size)
+
+
 def _batches(cell: Cell) -> int:
     """Batches in one round."""
-    return len(cell.domains) * -(-images(cell) // cell.batch_size)
+    return len(cell.domains) * batches_of_domain(cell)
 
 
 def step_passes(method: Method) -> float:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tta_bench import memory, registry
+from tta_bench import accounts, memory, registry
 from tta_bench.api import Target
 from tta_bench.describe import Description, columns
 from tta_bench.disk import needed
 from tta_bench.errors import Unsupported
 from tta_bench.grid import Cell
 from tta_bench.parameters import configured, settings_of
-from tta_bench.plan import make_method, passes, tasks
+from tta_bench.plan import passes, tasks
 
 MIB = 2**20
 
@@ -20,7 +20,7 @@ MIB = 2**20
 def describe(name: str, cells: Sequence[Cell]) -> Description:
     """Cells, tasks, passes, disk and memory of a grid."""
     cost, disk = passes(cells), needed(cells)
-    rows = [_row(cell) for cell in {_same_memory(c): c for c in cells}.values()]
+    rows = [_row(cell) for cell in {accounts.facts(c): c for c in cells}.values()]
     ratio = cost.executed / cost.naive if cost.naive else 1.0
     data = {
         "name": name,
@@ -75,22 +75,11 @@ def _row(cell: Cell) -> dict[str, Any]:
     names = cell.labels
     row = {"model": names.model, "quantizer": names.quantizer, "bits": cell.bits, "method": names.method}
     try:
-        report = memory.account(
-            cell.model.make("models"),
-            cell.quantizer.make("quantizers"),
-            make_method(cell),
-            cell.batch_size,
-        )
+        report = accounts.of(cell)
     except Unsupported as reason:
         return row | {"memory_mib": None, "packed_mib": None, "note": str(reason)}
     found = _mib(report)
     return row | {k: found[k] for k in ("memory_mib", "packed_mib")} | {"note": ""}
-
-
-def _same_memory(cell: Cell) -> tuple[str, ...]:
-    """What bytes depend on: not on the seed, which is among a method's parameters."""
-    settings = {k: v for k, v in cell.method.params.items() if k != "seed"}
-    return (str(cell.model), str(cell.quantizer), cell.method.use, str(settings), str(cell.batch_size))
 
 
 def _mib(report: memory.MemoryReport) -> dict[str, float | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from tta_bench.exchange import Delivery, Start
+from tta_bench.exchange import Delivery
 from tta_bench.plan import Task, narrowed
 from tta_bench.runner import Chore, Sink, not_prepared
 
@@ -98,11 +98,10 @@ class TaskJob:
         return len(self.task.cells)
 
     def call(self, worker: Any) -> Any:
-        starts: list[Start] = self.sink.started(self.task)
-        if self.task.domains is not None:
-            starts = [narrowed(s, c, self.task.domains) for s, c in zip(starts, self.task.cells, strict=True)]
-        for cell, start in zip(self.task.cells, starts, strict=True):
-            self.reached[cell.key] = len(start.finished)
+        starts = []
+        for cell, start in zip(self.task.cells, self.sink.started(self.task), strict=True):
+            starts.append(narrowed(start, cell, self.task.domains))
+            self.reached[cell.key] = len(starts[-1].finished)
         return worker.run.options(num_returns="streaming").remote(self.task, starts)
 
     def receive(self, answer: Delivery) -> None:

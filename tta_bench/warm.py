@@ -7,12 +7,11 @@ import json
 from collections import OrderedDict
 from typing import Any
 
-from tta_bench import accounts, calibration
+from tta_bench import calibration
 from tta_bench.api import Data, Model, Quantizer
 from tta_bench.data import cache
 from tta_bench.errors import Unsupported
 from tta_bench.grid import Cell, Part
-from tta_bench.memory import MemoryReport, account
 from tta_bench.models.restricted import restrict_classes_
 
 MODELS_KEPT = 4
@@ -24,7 +23,6 @@ class Warm:
     def __init__(self) -> None:
         self._data: dict[str, Data] = {}
         self._models: OrderedDict[str, Model] = OrderedDict()
-        self._memory: dict[str, MemoryReport] = {}
 
     def data(self, part: Part) -> Data:
         """The data of a cell."""
@@ -40,20 +38,6 @@ class Warm:
         while len(self._models) > MODELS_KEPT:
             self._models.popitem(last=False)
         return copy.deepcopy(self._models[known])
-
-    def memory(self, cell: Cell) -> MemoryReport:
-        """The byte counts of a cell's step, counted once for all seeds."""
-        params = {key: value for key, value in cell.method.params.items() if key != "seed"}
-        known = f"{cell.model} {cell.quantizer} {cell.method.use} {params} {cell.batch_size}"
-        if known not in self._memory:
-            model, quantizer = cell.model.make("models"), cell.quantizer.make("quantizers")
-            method = cell.method.make("methods")
-            self._memory[known] = accounts.kept(
-                known,
-                (type(model), type(quantizer), type(method)),
-                lambda: account(model, quantizer, method, cell.batch_size),
-            )
-        return self._memory[known]
 
     def _build(self, cell: Cell) -> Model:
         model: Model = cell.model.make("models").build()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 
 from tta_bench.checkpoint import Checkpoints, Damaged
@@ -27,7 +28,7 @@ class Writer:
         self.anew = {cell.key for cell in anew}
         self.missing: dict[str, int] = {}  # records, by cell
         self.synced: dict[str, float] = {}  # when, by cell
-        self.failures: dict[str, list[Record]] = {}  # of this run, by cell
+        self.failures: dict[str, list[Record]] = defaultdict(list)  # of this run, by cell
 
     def prepared(self, done: int, total: int) -> None:
         self.progress.prepared(done, total)
@@ -45,7 +46,7 @@ class Writer:
         due = done or now - self.synced.get(key, -SYNC_SECONDS) >= SYNC_SECONDS
         if due:
             self.synced[key] = now
-        self.failures.setdefault(key, []).extend(r for r in delivery.records if r.get("status") == "failed")
+        self.failures[key] += [r for r in delivery.records if r.get("status") == "failed"]
         if delivery.records or due:  # records go first: a checkpoint is of no use without them
             self.store.append(key, delivery.records, sync=due)
         if delivery.records:
@@ -68,7 +69,7 @@ class Writer:
             checkpoint = None
         start, kept = start_of(cell, self.store.read(cell.key), checkpoint)
         # Where a cell's domains are spread over workers, some may have failed before others start.
-        self.store.keep(cell.key, kept + self.failures.get(cell.key, []))
+        self.store.keep(cell.key, kept + self.failures[cell.key])
         there = len(kept) - start.described
         self.missing[cell.key] = cell.records_expected - there
         self.progress.started(cell, there)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from tta_bench_methods.moments import mean_and_variance
+
 SMALLEST_VARIANCE = 1e-12  # a constant channel must not divide by zero
 
 
@@ -33,9 +35,7 @@ class DomainMonitor:
 
 def channel_statistics(samples: Tensor) -> Tensor:
     """Mean and unbiased variance of every channel of [samples, channels], as two rows."""
-    mean = samples.mean(0)
-    # In two passes: on a CPU PyTorch's one-pass var_mean takes four times as long.
-    variance = (samples - mean).square_().sum(0) / max(1, len(samples) - 1)
+    mean, variance = mean_and_variance(samples, (0,))
     return torch.stack([mean, variance.clamp_min(SMALLEST_VARIANCE)])
 
 

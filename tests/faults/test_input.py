@@ -8,16 +8,12 @@ from typing import Any
 import pytest
 
 from tests.faults.conftest import Bench
-from tta_bench import registry, warm
-from tta_bench.memory import MemoryReport
+from tta_bench import registry
 
 SMALL = {"rounds": 1, "limit": 5}
 
 
-@pytest.fixture(autouse=True)
-def _no_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counting bytes takes longer than all else here, and is tested elsewhere."""
-    monkeypatch.setattr(warm, "account", lambda *_: MemoryReport(0, 0, None, {}, bounded=True))
+pytestmark = pytest.mark.usefixtures("no_bytes")
 
 
 def test_a_model_that_yields_no_numbers_is_counted_as_wrong(bench: Bench) -> None:

@@ -33,8 +33,7 @@ def grid_of(
 
         benchmark = applied(benchmark, presets)
     if fetch:  # before keys are made of their hashes
-        for choice in benchmark.models:
-            config.make(choice, "models").fetch()
+        config.fetch(benchmark)
     return benchmark, grid.expand(benchmark, str(file))
 
 

@@ -11,6 +11,7 @@ from tta_bench.layouts.plan import (
     Spec,
     accuracy,
     averaged,
+    averaged_at,
     chosen_round,
     clean_note,
     fact,
@@ -31,7 +32,7 @@ def lay_out(layout: str, records: Sequence[Record], options: Options) -> Plan:
         return Spec(
             Column(f"round_{number}", f"R{number}", "accuracy"),
             accuracy,
-            lambda slot: slot.round == number and counts(slot),
+            averaged_at(found, number),
             cites=Cite("accuracy", "average", number),
         )
 

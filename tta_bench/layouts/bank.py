@@ -10,7 +10,7 @@ from tta_bench.layouts.plan import (
     Plan,
     Spec,
     accuracy,
-    averaged,
+    averaged_at,
     chosen_round,
     clean_note,
     fact,
@@ -29,7 +29,6 @@ def lay_out(layout: str, records: Sequence[Record], options: Options) -> Plan:
     """The plan of the paper's table on domain management."""
     found = slots(records)
     round_ = chosen_round(layout, records, options.round)
-    counts = averaged(found)
     without = memory_without(records)
 
     def until(slot: Slot) -> bool:
@@ -53,7 +52,7 @@ def lay_out(layout: str, records: Sequence[Record], options: Options) -> Plan:
             Spec(
                 Column("accuracy", "Acc.", "accuracy"),
                 accuracy,
-                lambda slot: slot.round == round_ and counts(slot),
+                averaged_at(found, round_),
                 cites=Cite("accuracy", "average", round_),
             ),
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tta_bench.layouts.plan import Cite, Options, Plan, Spec, accuracy, averaged, chosen_round
+from tta_bench.layouts.plan import Cite, Options, Plan, Spec, accuracy, averaged_at, chosen_round
 from tta_bench.layouts.records import Record, slots
 from tta_bench.layouts.types import Column
 
@@ -24,11 +24,11 @@ def lay_out(layout: str, records: Sequence[Record], options: Options) -> Plan:
 def _spec(layout: str, name: str, records: Sequence[Record], options: Options) -> Spec:
     """The column of one dataset: the mean over its domains."""
     round_ = chosen_round(layout, records, options.round)
-    counts = averaged(slots(records))
+    counts = averaged_at(slots(records), round_)
     return Spec(
         Column(name, name, "accuracy"),
         accuracy,
-        lambda slot: slot.facet == name and slot.round == round_ and counts(slot),
+        lambda slot: slot.facet == name and counts(slot),
         facets=(name,),
         cites=Cite("accuracy", "average", round_),
     )

@@ -11,6 +11,7 @@ from tta_bench.layouts.plan import (
     Spec,
     accuracy,
     averaged,
+    averaged_at,
     clean_note,
     per_image,
     rank_of,
@@ -40,10 +41,9 @@ def lay_out(layout: str, records: Sequence[Record], options: Options) -> Plan:
 
 def _spec(round_: int, found: Sequence[Slot]) -> Spec:
     """The column of one round."""
-    counts = averaged(found)
     return Spec(
         Column(f"round_{round_}", str(round_), "accuracy"),
         accuracy,
-        lambda slot: slot.round == round_ and counts(slot),
+        averaged_at(found, round_),
         cites=Cite("accuracy", "average", round_),
     )

@@ -10,14 +10,14 @@ from tta_bench.layouts.plan import (
     Plan,
     Spec,
     accuracy,
-    averaged,
+    averaged_at,
     chosen_round,
     clean_note,
     rank_of,
     severity_text,
     unmeasured,
 )
-from tta_bench.layouts.records import Record, RowId, Slot, slots
+from tta_bench.layouts.records import Record, RowId, slots
 from tta_bench.layouts.types import Column
 
 NOTE = (
@@ -30,10 +30,7 @@ def lay_out(layout: str, records: Sequence[Record], options: Options) -> Plan:
     """The plan of a matrix: rows are methods, and so are columns."""
     found = slots(records)
     round_ = chosen_round(layout, records, options.round)
-    counts = averaged(found)
-
-    def needs(slot: Slot) -> bool:
-        return slot.round == round_ and counts(slot)
+    needs = averaged_at(found, round_)
 
     def versus(row: RowId) -> Spec:
         key = f"minus {label_of(row)}" + (" (reset)" if row.reset == "domain" else "")

@@ -11,7 +11,7 @@ from tta_bench.layouts.plan import (
     Plan,
     Spec,
     accuracy,
-    averaged,
+    averaged_at,
     chosen_round,
     clean_note,
     severity_text,
@@ -27,11 +27,10 @@ def lay_out(layout: str, records: Sequence[Record], options: Options) -> Plan:
     found = slots(records)
     round_ = chosen_round(layout, records, options.round)
     here = [slot for slot in found if slot.round == round_]
-    counts = averaged(here)
     average = Spec(
         Column("average", "Acc.", "accuracy", "Average"),
         accuracy,
-        lambda slot: slot.round == round_ and counts(slot),
+        averaged_at(here, round_),
         cites=Cite("accuracy", "average", round_),
     )
     return Plan(

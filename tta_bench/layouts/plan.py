@@ -108,6 +108,12 @@ def averaged(found: Sequence[Slot]) -> Callable[[Slot], bool]:
     return lambda slot: only_clean or slot.corruption != "clean"
 
 
+def averaged_at(found: Sequence[Slot], round: int) -> Callable[[Slot], bool]:
+    """Which slots count for the average of one round."""
+    counts = averaged(found)
+    return lambda slot: slot.round == round and counts(slot)
+
+
 def clean_note(found: Sequence[Slot]) -> tuple[str, ...]:
     """A note if clean images are in the stream but not in the average."""
     names = {slot.corruption for slot in found}

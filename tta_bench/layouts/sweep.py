@@ -13,7 +13,7 @@ from tta_bench.layouts.plan import (
     Plan,
     Spec,
     accuracy,
-    averaged,
+    averaged_at,
     chosen_round,
     clean_note,
     fact,
@@ -34,13 +34,13 @@ def lay_out(layout: str, records: Sequence[Record], options: Options) -> Plan:
     values.sort(key=lambda value: value != FIXED)  # stable: baselines first, else as in the YAML
     round_ = chosen_round(layout, records, options.round)
     found = slots(records)
-    counts = averaged(found)
+    counts = averaged_at(found, round_)
 
     def score(value: str) -> Spec:
         return Spec(
             Column(f"{name}={value}" if value else "fixed", value or "fixed", "accuracy", name),
             accuracy,
-            lambda slot: slot.facet == value and slot.round == round_ and counts(slot),
+            lambda slot: slot.facet == value and counts(slot),
             facets=(value,),
             cites=Cite("accuracy", "average", round_),
         )

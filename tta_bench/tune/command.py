@@ -50,8 +50,7 @@ class Request:
 def run(asked: Request) -> str:
     """Search for everything the file names; the sensitivity table as text."""
     section = held_out(asked.benchmark, asked.file).tune  # refuses before anything is downloaded
-    for choice in asked.benchmark.models:
-        config.make(choice, "models").fetch()
+    config.fetch(asked.benchmark)
     wanted, idle = goals(asked.benchmark, asked.file)
     assert section is not None
     budget = asked.budget or section.budget
