@@ -147,9 +147,8 @@ def early_norms(model: Model) -> list[Norm]:
 
     SAR and DeYO leave out layer4 of a ResNet, and blocks 9–11 and the final norm of a ViT-B.
     """
-    stages = getattr(model, "stages", None)
-    count = len(model.blocks)
-    end = count - len(stages[-1]) if stages else 3 * count // 4
+    sizes = model.stage_sizes()
+    end = sum(sizes[:-1]) if len(sizes) > 1 else 3 * sizes[0] // 4
     return [norm for norm in model.norms() if norm.block < end]
 
 
