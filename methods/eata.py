@@ -80,9 +80,10 @@ class Eata(Eta):
     def setup(self, model: Model, source: Source) -> None:
         super().setup(model, source)
         self.fisher = [torch.zeros_like(p) for p in self.parameters]
-        batches = list(Source(source.images[: self.fisher_images], source.batch_size).batches())
-        for x in batches:
-            self._add_fisher(x, len(batches))
+        images = source.first(self.fisher_images)
+        batches = math.ceil(len(images.images) / images.batch_size)
+        for x in images.batches():
+            self._add_fisher(x, batches)
 
     def _add_fisher(self, x: Tensor, batches: int) -> None:
         """Squared gradient of a batch's mean loss, as published: not the mean of squared gradients."""

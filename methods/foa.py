@@ -78,7 +78,7 @@ class Foa(Method):
         self.model = model
         model.use_batch_statistics()
         released = self.variant == "as_released" and not model.tokens
-        prompt = self._initial_prompt().to(source.images.device) if released else None
+        prompt = self._initial_prompt().to(model.device) if released else None
         self.source_statistics = SourceStatistics(*source.layer_statistics(model, prompt))
         self.target = shift_target(self.source_statistics, broadcast_scalar=released)
         self.reset()

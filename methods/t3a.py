@@ -35,7 +35,7 @@ class T3A(Method):
         """Start from the rows of the classifier, labelled as it labels them itself."""
         width = self.model.head_weight.shape[1]
         self.supports: Tensor = self.model.head_weight.new_empty(0, width)
-        self.labels: Tensor = torch.empty(0, dtype=torch.long)
+        self.labels: Tensor = torch.empty(0, dtype=torch.long, device=self.model.device)
         self.entropies: Tensor = self.model.head_weight.new_empty(0)
         rows = self.model.head_weight
         self._append(rows, rows @ rows.T + self.model.head_bias)
@@ -61,7 +61,7 @@ class T3A(Method):
         order = self.entropies.argsort(stable=True)
         order = order[self.labels[order].argsort(stable=True)]  # by class, then by entropy
         sizes = torch.bincount(self.labels, minlength=self.model.num_classes)
-        rank = torch.arange(len(order)) - (sizes.cumsum(0) - sizes)[self.labels[order]]
+        rank = torch.arange(len(order), device=order.device) - (sizes.cumsum(0) - sizes)[self.labels[order]]
         kept = order[rank < self.filter_k].sort().values
         self.supports, self.labels = self.supports[kept], self.labels[kept]
         self.entropies = self.entropies[kept]

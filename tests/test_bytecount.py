@@ -79,7 +79,7 @@ def test_conventions() -> None:
         assert int(x.argmax()) == 1
         assert x.tolist() == [1.0] * 4
         assert torch.equal(x, x)
-        assert (rows.numpy() == np.zeros((4, 3, 5), np.float32)).all()
+        assert (rows.numpy() == np.ones((4, 3, 5), np.float32)).all()
         assert np.asarray(mask).dtype == bool
         assert torch.bincount(rows[0, 0].long(), minlength=9).shape == (9,)
 

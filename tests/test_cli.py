@@ -42,6 +42,7 @@ def test_table_and_status_import_neither_torch_nor_ray(tmp_path: Path) -> None:
     [
         (["run", "nowhere.yaml"], "cannot be read"),
         (["table", "--results", "nowhere"], "no results here"),
+        (["run", "benchmark.yaml", "--device", "gpu"], '--device gpu: unknown. Use "auto"'),
         (["list", "method"], 'Did you mean "methods"?'),
         (["memory", "--model", "vit-bb"], 'Did you mean "vit-b"?'),
         (["memory", "--model", "vit-micro", "--method", "tent", "--set", "lrr=1"], "unknown field"),

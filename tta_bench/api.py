@@ -194,6 +194,11 @@ class Model(nn.Module):
 
     # What all share ----------------------------------------------------------------------------
 
+    @property
+    def device(self) -> torch.device:
+        """Where it computes; what a method makes itself belongs there too."""
+        return self.mean.device
+
     def normalise(self, x: Tensor) -> Tensor:
         """Images with the weights' own mean and standard deviation taken out."""
         return (x - self.mean) / self.std
@@ -310,15 +315,22 @@ class ModelSource(Plugin):
 
 
 class Source:
-    """What a deployed model may know of its past: clean, unlabelled images of the training domain."""
+    """What a deployed model may know of its past: clean, unlabelled images of the training domain.
 
-    def __init__(self, images: Tensor, batch_size: int = 64) -> None:
-        self.images = images
-        self.batch_size = batch_size
+    They are kept in main memory; `batches` brings them to the device, one batch at a time.
+    """
+
+    def __init__(self, images: Tensor, batch_size: int = 64, device: torch.device | str = "cpu") -> None:
+        self.images, self.batch_size, self.device = images, batch_size, device
 
     def batches(self) -> Iterator[Tensor]:
         """The clean images, batch by batch."""
-        yield from self.images.split(self.batch_size)
+        for batch in self.images.split(self.batch_size):
+            yield batch.to(self.device)
+
+    def first(self, count: int) -> Source:
+        """No more than so many of the images."""
+        return Source(self.images[:count], self.batch_size, self.device)
 
     @torch.no_grad()
     def layer_statistics(
@@ -392,7 +404,8 @@ class Method(Plugin):
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state_dict`'s answer."""
+        """Go on from `state_dict`'s answer; its tensors are on the model's device, bytes (the states of
+        generators) in main memory."""
 
 
 # ---------------------------------------------------------------------------------------------------

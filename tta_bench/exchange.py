@@ -9,9 +9,11 @@ from tta_bench.store import Record
 
 @dataclass(frozen=True)
 class Policy:
-    """How to run; nothing here may change a number, except `threads`, which rounds sums otherwise."""
+    """How to run; nothing here may change a number, but `threads` and `device` round sums otherwise."""
 
     threads: int = 1
+    device: str = "auto"
+    gpus: float = 1.0  # of a GPU, for each worker that has one
     checkpoint_seconds: float = 300.0  # between two checkpoints inside one domain
     cell_seconds: float | None = None  # what one cell may take in one go
     share: bool = True  # compute once what cells or rounds have in common

@@ -11,7 +11,7 @@ from importlib.metadata import version
 
 import torch
 
-from tta_bench import accounts, memory
+from tta_bench import accounts, device, memory
 from tta_bench.allocator import keep_freed_memory
 from tta_bench.api import Domain, Method, Model, Source
 from tta_bench.errors import Unsupported
@@ -35,7 +35,7 @@ class Executor:
         self.policy = policy or Policy()
         torch.set_num_threads(self.policy.threads)
         keep_freed_memory()
-        self.warm = Warm()
+        self.warm = Warm(device.chosen(self.policy.device))
 
     def prepare(self, cell: Cell, domain: Domain) -> None:
         """Make a domain's images ready."""
@@ -69,18 +69,24 @@ class Executor:
 
     def _open(self, cell: Cell, start: Start, others: Sequence[Lane]) -> Lane:
         """The lane of a cell; cells that read the same features share one model."""
-        begun = time.perf_counter()
-        with within(self.policy.cell_seconds):
+        begun, meter = time.perf_counter(), memory.Meter(self.warm.device)
+        with within(self.policy.cell_seconds), meter.watching():
             method = make_method(cell)
-            model = self._shared_model(method, others) or self.warm.model(cell)
+            model = self._shared_model(method, others)
+            if model is None:
+                model = self.warm.model(cell)
+            else:
+                meter.hold(model)
             reason = method.unsupported(model)
             if reason is not None:
                 raise Unsupported(reason)
             if method.consumes == "features" and method.batch_statistics(model):
                 model.use_batch_statistics()
-            lane = Lane(cell, method, model, self.policy, start)
-            lane.setup(Source(self.warm.data(cell.data).source_images(), cell.batch_size))
+            lane = Lane(cell, method, model, self.policy, start, meter)
+            images = self.warm.data(cell.data).source_images()
+            lane.setup(Source(images, cell.batch_size, self.warm.device))
         lane.spent_seconds = time.perf_counter() - begun
+        meter.peak_bytes = 0  # the column is about steps
         return lane
 
     def _shared_model(self, method: Method, others: Sequence[Lane]) -> Model | None:
@@ -116,13 +122,13 @@ class Executor:
         cell, result = lane.cell, None
         round, domain = lane.where(place, feed)
         where = {"round": round, "corruption": domain.corruption, "severity": domain.severity}
-        memory.start_measuring()
         try:
-            for found in lane.run(place, feed, stop):
-                if isinstance(found, Checkpoint):
-                    yield Delivery(cell.key, checkpoint=found)
-                else:
-                    result = found
+            with lane.meter.watching():
+                for found in lane.run(place, feed, stop):
+                    if isinstance(found, Checkpoint):
+                        yield Delivery(cell.key, checkpoint=found)
+                    else:
+                        result = found
             if result is None:
                 return False
             mark = feed.stream.fingerprint(round, domain, cell.data.fingerprint)
@@ -137,8 +143,7 @@ class Executor:
 
     def _measured(self, lane: Lane, place: int) -> list[Record]:
         """After the last domain, the cell's facts once more, if CUDA has counted bytes meanwhile."""
-        lane.measured_bytes = max(lane.measured_bytes, memory.measured_bytes() or 0)
-        return [self._facts(lane)] if lane.measured_bytes and place + 1 == lane.places else []
+        return [self._facts(lane)] if lane.meter.peak_bytes and place + 1 == lane.places else []
 
     def _facts(self, lane: Lane) -> Record:
         """What is true of the whole cell: bytes, versions, where it ran."""
@@ -149,10 +154,11 @@ class Executor:
             "key": cell.key,
             "memory_bytes": report.memory_bytes,
             "packed_bytes": report.packed_bytes,
-            "measured_bytes": lane.measured_bytes or None,
+            "measured_bytes": lane.meter.peak_bytes or None,
             "weights_sha256": cell.model.fingerprint,
             "data_note": self.warm.data(cell.data).note(),
             "versions": {name: version(name) for name in ("tta-bench", "torch", "timm", "numpy")},
+            "device": device.name(self.warm.device),
             "host": f"{socket.gethostname()}, {platform.machine()}, Python {platform.python_version()}",
         }
 

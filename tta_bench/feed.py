@@ -52,7 +52,7 @@ class Feed:
         known = self._known(model, round, domain) if method.consumes == "features" else {}
         indices = self.stream.batches(round, domain)
         wanted = [index for i, index in enumerate(indices) if i >= first and i not in known]
-        images = read_ahead.batches(self.data, domain, wanted)
+        images = _on(model.device, read_ahead.batches(self.data, domain, wanted))
         for i in range(first, len(indices)):
             if method.consumes == "images":
                 yield next(images), 0.0
@@ -79,3 +79,9 @@ class Feed:
         with torch.no_grad():
             z = model.features(images)
         return z, time.perf_counter() - start
+
+
+def _on(device: torch.device, images: Iterator[Tensor]) -> Iterator[Tensor]:
+    """The images on a device; pinned ones travel while the CPU goes on."""
+    for batch in images:
+        yield batch.to(device, non_blocking=True)

@@ -19,6 +19,7 @@ from tta_bench.exchange import Checkpoint, Policy, Start
 from tta_bench.feed import Batch, Feed
 from tta_bench.grid import Cell
 from tta_bench.limits import within
+from tta_bench.memory import Meter
 from tta_bench.plan import forgets, repeats
 from tta_bench.score import Score
 from tta_bench.store import Record
@@ -47,15 +48,16 @@ class Tally:
 class Lane:
     """One cell, its method and its model. A domain of one round is a place; places count from 0."""
 
-    def __init__(self, cell: Cell, method: Method, model: Model, policy: Policy, start: Start) -> None:
+    def __init__(
+        self, cell: Cell, method: Method, model: Model, policy: Policy, start: Start, meter: Meter
+    ) -> None:
         self.cell, self.method, self.model = cell, method, model
-        self.policy, self.start = policy, start
+        self.policy, self.start, self.meter = policy, start, meter
         self.repeats, self.forgets = policy.share and repeats(cell, method), forgets(cell, method)
         # Without a state of its own, a method that remembers can only start from the beginning.
         self.restorable = self.forgets or type(method).state_dict is not Method.state_dict
         self.places = len(cell.domains) * (1 if self.repeats else cell.rounds)
         self.spent_seconds = 0.0
-        self.measured_bytes = 0
         self.over = False
 
     def setup(self, source: Source) -> None:
@@ -110,7 +112,7 @@ class Lane:
         saved: dict[str, Any] = {}
         if checkpoint is not None and checkpoint.place == place:
             saved = tree.decode(checkpoint.content)
-            self.method.load_state_dict(saved["method"])
+            self.method.load_state_dict(tree.placed(saved["method"], self.model.device))
         if "tally" in saved:
             tally.load_state_dict(saved["tally"])
             restore_generators(saved["generators"])
@@ -130,14 +132,15 @@ class Lane:
                 passes = (self.model.passes.forward_images, self.model.passes.backward_images)
                 skipped, begun = self.method.skipped_updates, time.perf_counter()
                 with torch.no_grad():
-                    output = self.method.step(batch)
+                    # To the CPU before the clock is read: a GPU answers before it is done.
+                    output = self.method.step(batch).detach().cpu()
                 tally.seconds += time.perf_counter() - begun + load_seconds
         finally:
             self.spent_seconds += time.perf_counter() - start
         expected = (len(target), self.model.num_classes)
         if output.shape != expected:
             raise ValueError(f"the method answered with shape {tuple(output.shape)}, not {expected}")
-        tally.score.add(output.detach().cpu(), target, self.method.outputs)
+        tally.score.add(output, target, self.method.outputs)
         tally.skipped_updates += self.method.skipped_updates - skipped
         if self.method.consumes == "features":  # the shared pass is one that it needs for itself
             tally.forward_images += len(target)
@@ -157,7 +160,7 @@ class Lane:
 def seed_everything(text: str) -> None:
     """Seed the global generators, for plugins that use them, from where we are in the grid."""
     seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
-    if torch.cuda.is_available():
+    if torch.cuda.is_initialized():
         torch.manual_seed(seed)
     else:  # a hundredth of the time, which counts where domains are small
         torch.default_generator.manual_seed(seed)
@@ -167,11 +170,19 @@ def seed_everything(text: str) -> None:
 
 def generators() -> dict[str, Any]:
     """The states of the global generators."""
-    return {"torch": torch.get_rng_state(), "numpy": np.random.get_state(), "python": random.getstate()}
+    gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": gpus,
+        "numpy": np.random.get_state(),
+        "python": random.getstate(),
+    }
 
 
 def restore_generators(states: dict[str, Any]) -> None:
     """Put back what `generators` returned."""
     torch.set_rng_state(states["torch"])
+    if torch.cuda.is_initialized() and len(states.get("cuda", [])) == torch.cuda.device_count():
+        torch.cuda.set_rng_state_all(states["cuda"])
     np.random.set_state(states["numpy"])
     random.setstate(states["python"])

@@ -17,13 +17,15 @@ What fake tensors cannot know is answered by the conventions in `pretend`: every
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 
 from tta_bench import registry
-from tta_bench.api import Bits, Method, ModelSource, Quantizer
-from tta_bench.bytecount import ByteCounter
+from tta_bench.api import Bits, Method, Model, ModelSource, Quantizer
+from tta_bench.bytecount import ByteCounter, storage_bytes
 from tta_bench.dryrun import Usage, garbage_on_demand, use_of_backbone, use_of_features, use_of_images
 from tta_bench.errors import Unsupported
 from tta_bench.pretend import fake_tensors
@@ -81,15 +83,34 @@ def ideal_bytes(use: Usage, bits: Bits) -> int:
     return round((use.parameters * bits.weight + rest * bits.activation) / 32)
 
 
-def start_measuring() -> None:
-    """Let CUDA's peak begin here; without CUDA there is nothing to measure."""
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
+class Meter:
+    """CUDA's peak for one of several cells that share a device: what others hold is taken out.
 
+    A cell holds its model, and whatever was allocated and not freed while it was watched.
+    """
 
-def measured_bytes() -> int | None:
-    """CUDA's peak since `start_measuring`, if CUDA was used."""
-    return (torch.cuda.is_available() and torch.cuda.max_memory_allocated()) or None
+    def __init__(self, device: torch.device) -> None:
+        self.device, self.held_bytes, self.peak_bytes = device, 0, 0
+
+    def hold(self, model: Model) -> None:
+        """Count a model as this cell's that another one has brought to the device."""
+        if self.device.type == "cuda":
+            self.held_bytes += storage_bytes([*model.parameters(), *model.buffers()])
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Inside, what is allocated is this cell's; without CUDA there is nothing to measure."""
+        if self.device.type != "cuda":
+            yield
+            return
+        torch.cuda.reset_peak_memory_stats(self.device)
+        before = torch.cuda.memory_allocated(self.device)
+        try:
+            yield
+        finally:
+            peak = torch.cuda.max_memory_allocated(self.device) - before
+            self.peak_bytes = max(self.peak_bytes, self.held_bytes + peak)
+            self.held_bytes += torch.cuda.memory_allocated(self.device) - before
 
 
 def _dry_run(source: ModelSource, quantizer: Quantizer, method: Method, batch_size: int) -> tuple[int, Usage]:

@@ -6,7 +6,10 @@ need an answer all the same, and it is one convention for every method:
 - every sample is kept: a mask selects all rows, `nonzero` and `unique` return their full length;
 - a number read from a tensor is 1, a truth value True, a sum over a mask the mask's size;
 - nothing is NaN or infinite; a scalar compares with a constant as the number read from it would;
-- as NumPy arrays, tensors are zeros.
+- as NumPy arrays, tensors are ones.
+
+Fake tensors also pretend to be on a device that this machine lacks, and refuse to be mixed with those of
+another as real ones would. Only autograd's engine wants the device itself: gradients come out by shape.
 """
 
 from __future__ import annotations
@@ -76,11 +79,31 @@ class Escapes(TorchFunctionMode):
     ) -> Any:
         if func in (Tensor.numpy, Tensor.__array__):
             tensor = args[0]
-            return np.zeros(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+            if tensor.device.type != "cpu":
+                raise TypeError(f"a tensor on {tensor.device} is no NumPy array; copy it by .cpu() first")
+            return np.ones(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
         if func is Tensor.__deepcopy__ and not isinstance(args[0], FakeTensor):
             with unset_fake_temporarily():  # a generator's state is real and must stay so
                 return func(*args, **(kwargs or {}))
+        if func is Tensor.backward and args[0].device.type != "cpu":
+            return _give_gradients(args[0])
+        if func is torch.autograd.grad and args[1][0].device.type != "cpu":
+            return tuple(map(torch.empty_like, args[1]))
         return func(*args, **(kwargs or {}))
+
+
+def _give_gradients(loss: Tensor) -> None:
+    """What `backward` leaves behind, as far as shapes go: a gradient at every leaf of the graph."""
+    nodes, seen = [loss.grad_fn], set()
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        leaf = getattr(node, "variable", None)
+        if leaf is not None:
+            leaf.grad = torch.empty_like(leaf)
+        nodes += [following for following, _ in node.next_functions]
 
 
 # Values: what a tensor would be asked for -------------------------------------------------------------

@@ -7,13 +7,14 @@ import socket
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tta_bench.errors import UserError
 from tta_bench.exchange import Policy
 from tta_bench.plan import Task, spread
 from tta_bench.ray_jobs import ChoreJob, Job, Preparations, TaskJob
+from tta_bench.ray_places import nowhere, places
 from tta_bench.ray_worker import Switch, Worker
 from tta_bench.runner import Chore, Sink, Stop
 
@@ -36,6 +37,7 @@ class Slot:
     """A worker, what it has warm and what it is doing; without a job, it is idle or starting."""
 
     worker: Any
+    device: str = "cpu"
     place: tuple[str, str] | None = None
     job: Job | None = None
     heard: float = 0.0  # when it last gave a sign of life
@@ -63,7 +65,8 @@ class RayRunner:
             count = Preparations(len(chores))
             self._drive([ChoreJob(chore, count, sink) for chore in chores], stop)
             if not stop():
-                self._drive([TaskJob(task, sink) for task in spread(tasks, self._room())], stop)
+                room = sum(self._room().values())
+                self._drive([TaskJob(task, sink) for task in spread(tasks, room)], stop)
         finally:
             ray.shutdown()
 
@@ -119,23 +122,35 @@ class RayRunner:
         if now - self.looked < LOOK_SECONDS:
             return
         self.looked = now
-        busy = sum(slot.job is not None for slot in self.slots)
-        for _ in range(min(self._room(), busy + waiting) - len(self.slots)):
-            make = self.ray.remote(num_cpus=self.policy.threads)(Worker)
-            slot = Slot(make.remote(self.policy, self.switch))
-            self.started = True
-            self.slots.append(slot)
-            self.pending[slot.worker.ready.remote()] = slot
+        wanted = sum(slot.job is not None for slot in self.slots) + waiting
+        for device, room in self._room().items():
+            there = sum(slot.device == device for slot in self.slots)
+            for _ in range(min(room - there, wanted - len(self.slots))):
+                self._hire(device)
 
-    def _room(self) -> int:
+    def _hire(self, device: str) -> None:
+        """Start a worker; Ray shows it no more of the GPUs than it is to use."""
+        policy = self.policy if device == "gpu" else replace(self.policy, device="cpu", gpus=0)
+        make = self.ray.remote(num_cpus=policy.threads, num_gpus=policy.gpus)(Worker)
+        slot = Slot(make.remote(policy, self.switch), device)
+        self.started = True
+        self.slots.append(slot)
+        self.pending[slot.worker.ready.remote()] = slot
+
+    def _room(self) -> dict[str, int]:
         """Workers for which there is room now. A cluster of others may get new nodes; ours will not."""
-        alive = [node["Resources"].get("CPU", 0) for node in self.ray.nodes() if node["Alive"]]
-        room = sum(int(cpus) // self.policy.threads for cpus in alive)
-        if room == 0 and not self.started:
-            raise UserError(f"Ray: no node has {self.policy.threads} CPUs. Lower run.threads, or add a node.")
-        if room == 0 and self.address is None:
-            raise UserError("Ray has died. What is recorded is kept; the same command goes on from there.")
-        return room if self.workers == "auto" else min(room, int(self.workers))
+        room = places([node["Resources"] for node in self.ray.nodes() if node["Alive"]], self.policy)
+        if not any(room.values()):
+            if not self.started:
+                raise UserError(f"Ray: {nowhere(self.policy)}")
+            if self.address is None:
+                raise UserError(
+                    "Ray has died. What is recorded is kept; the same command goes on from there."
+                )
+        if self.workers != "auto":
+            room["gpu"] = min(room["gpu"], int(self.workers))
+            room["cpu"] = min(room["cpu"], int(self.workers) - room["gpu"])
+        return room
 
     def _give(self, slot: Slot, jobs: deque[Job]) -> None:
         """Give a worker the next job, by preference one whose model it has warm."""

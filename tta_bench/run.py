@@ -18,6 +18,7 @@ from tta_bench.schema import RunSection
 from tta_bench.store import ResultStore
 from tta_bench.writer import Writer
 
+DEVICES = ("auto", "cpu", "cuda")
 OVERWRITE = ("missing", "failed", "all")
 
 
@@ -88,11 +89,15 @@ def check_inputs(cells: Sequence[Cell]) -> None:
         raise ConfigError("inputs", list(problems.values()))
 
 
-def policy(section: RunSection) -> Policy:
-    """What the file says about how to run."""
+def policy(section: RunSection, device: str | None = None) -> Policy:
+    """What the file says about how to run, and the command line about where."""
+    if device not in (None, *DEVICES):
+        raise UserError(f'--device {device}: unknown. Use "auto", "cpu" or "cuda".')
     cell_minutes = section.cell_minutes
     return Policy(
         threads=section.threads,
+        device=device or section.device,
+        gpus=section.gpus,
         checkpoint_seconds=60 * section.checkpoint_minutes,
         cell_seconds=None if cell_minutes is None else 60 * cell_minutes,
         share=section.share,

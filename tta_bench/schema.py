@@ -82,11 +82,13 @@ class StreamSection(Strict):
 
 
 class RunSection(Strict):
-    """How to run; nothing here may change a number, except `threads`, which rounds sums otherwise."""
+    """How to run; nothing here may change a number, but `threads` and `device` round sums otherwise."""
 
     engine: Literal["ray", "local"] = "ray"
     workers: Literal["auto"] | Annotated[Whole, Field(ge=1, le=4096)] = "auto"
     threads: Whole = Field(1, ge=1, le=1024)
+    device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: GPUs on nodes that have some, else cores
+    gpus: Number = Field(1.0, gt=0, le=1)  # what a worker takes of a GPU: 0.25 lets four share one
     checkpoint_minutes: Number = Field(5.0, ge=0, allow_inf_nan=False)  # inside a domain; always at its end
     cell_minutes: Number | None = Field(None, gt=0, le=1e6)  # a cell that takes longer has failed
     share: bool = True  # compute once what methods and rounds have in common; off, to check that

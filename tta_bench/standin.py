@@ -18,15 +18,15 @@ def skeleton(source: ModelSource) -> Model:
         return source.skeleton().eval().requires_grad_(False)
 
 
-def fake_(model: Model) -> None:
-    """Give a model on the meta device CPU tensors, fake where they are; views still share storages."""
+def fake_(model: Model, device: str = "cpu") -> None:
+    """Give a model tensors on a device, fake where they are; views still share storages."""
     bases: dict[int, Tensor] = {}
 
     def replace(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage._cdata not in bases:
             size = storage.nbytes() // tensor.element_size()
-            bases[storage._cdata] = torch.empty(size, dtype=tensor.dtype)
+            bases[storage._cdata] = torch.empty(size, dtype=tensor.dtype, device=device)
         base = bases[storage._cdata]
         return base.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
 

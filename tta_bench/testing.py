@@ -20,9 +20,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tta_bench import registry
+from tta_bench import registry, tree
 from tta_bench.api import Bits, Domain, Method, Model, Quantizer, Source
 from tta_bench.parameters import check_params
+from tta_bench.pretend import fake_tensors
+from tta_bench.standin import fake_
 
 MICRO_MODELS = ("vit-micro", "resnet-micro", "vim-micro")
 BATCH = 8
@@ -117,15 +119,15 @@ class Bench:
         self.images = [(x * 0.5 + 0.1 * i) for i, x in enumerate(base.split(BATCH))]
         self.clean = torch.rand(2 * BATCH, *shape, generator=rng)
 
-    def ready(self) -> Method:
+    def ready(self, model: Model | None = None) -> Method:
         """A method set up on a model of its own."""
         method: Method = self.make()
-        model = copy.deepcopy(self.pristine)
+        model = model or copy.deepcopy(self.pristine)
         if method.consumes == "features" and method.batch_statistics(model):
             model.use_batch_statistics()
         torch.manual_seed(0)
         with torch.no_grad():
-            method.setup(model, Source(self.clean, BATCH))
+            method.setup(model, Source(self.clean, BATCH, model.device))
         return method
 
     def step(self, method: Method, x: Tensor) -> Tensor:
@@ -263,6 +265,21 @@ def leaves_numpy_rng_alone(bench: Bench) -> None:
     assert np.array_equal(before, after), "NumPy's global state has moved: use a generator of your own"
 
 
+def stays_on_its_device(bench: Bench) -> None:
+    """computes where its model does, also after a restart: shown by fake tensors on a GPU."""
+    models = [copy.deepcopy(bench.pristine) for _ in range(2)]
+    with fake_tensors():
+        for model in models:
+            fake_(model, "cuda")
+        first, second = map(bench.ready, models)
+        x = bench.images[0][:2].to("cuda")
+        outputs = [bench.step(first, x)]
+        saved = tree.placed(first.state_dict(), torch.device("cpu"))
+        second.load_state_dict(tree.placed(saved, x.device))
+        outputs.append(bench.step(second, x))
+    assert all(o.device == x.device for o in outputs), "outputs are elsewhere than the batch"
+
+
 # -- quantizers ------------------------------------------------------------------------------------
 
 
@@ -313,6 +330,14 @@ def prompts_fit(bench: Bench) -> None:
     prompt = model.new_prompt(3, torch.Generator().manual_seed(0))
     _, z = model.continue_from(model.enter(model.stem(bench.images[0], prompt)))
     assert model.head(z).isfinite().all(), "logits are not finite"
+
+
+def moves_to_a_device(bench: Bench) -> None:
+    """the quantised model moves to a GPU as a whole: shown by fake tensors."""
+    _, model, _ = _quantised(bench)
+    with fake_tensors(), torch.no_grad():
+        fake_(model, "cuda")
+        model(bench.images[0].to("cuda"))
 
 
 def packed_is_smaller(bench: Bench) -> None:
@@ -403,6 +428,7 @@ METHOD_CHECKS: list[Callable[..., None]] = [
     same_seed_same_numbers,
     memory_as_declared,
     leaves_numpy_rng_alone,
+    stays_on_its_device,
 ]
 QUANTIZER_CHECKS: list[Callable[..., None]] = [
     quantised_runs,
@@ -410,6 +436,7 @@ QUANTIZER_CHECKS: list[Callable[..., None]] = [
     calibration_is_deterministic,
     norms_stay_adaptable,
     prompts_fit,
+    moves_to_a_device,
     packed_is_smaller,
 ]
 MODEL_CHECKS: list[Callable[..., None]] = [

@@ -43,6 +43,17 @@ def decode(content: bytes) -> Any:
         raise BadTree(f"not a tree of tensors and plain data: {error}") from error
 
 
+def placed(tree: Any, device: torch.device) -> Any:
+    """The tree with its tensors on a device, but for bytes: states of generators belong in main memory."""
+    if isinstance(tree, Tensor):
+        return tree if tree.dtype == torch.uint8 else tree.to(device)
+    if isinstance(tree, dict):
+        return {key: placed(value, device) for key, value in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(placed(item, device) for item in tree)
+    return tree
+
+
 class _Encoder:
     """Walks a tree; collects tensors, answers with what JSON can say. Lists stand for tagged things."""
 

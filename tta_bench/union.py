@@ -15,7 +15,7 @@ from typing import Any
 from tta_bench.store import Record
 
 # What may differ without being another result: time, place, wording.
-OF_THE_MACHINE = {"seconds", "host", "versions", "measured_bytes", "data_note", "reason"}
+OF_THE_MACHINE = {"seconds", "host", "device", "versions", "measured_bytes", "data_note", "reason"}
 RELATIVE_TOLERANCE = 1e-6  # sums of floats are rounded differently on another processor; counts are not
 
 Part = tuple[Path, list[Record]]  # a benchmark's folder, and the records there

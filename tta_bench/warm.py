@@ -7,6 +7,8 @@ import json
 from collections import OrderedDict
 from typing import Any
 
+import torch
+
 from tta_bench import calibration
 from tta_bench.api import Data, Model, Quantizer
 from tta_bench.data import cache
@@ -18,9 +20,13 @@ MODELS_KEPT = 4
 
 
 class Warm:
-    """Builds on first use, keeps the last few."""
+    """Builds on first use, keeps the last few in main memory, and gives out copies on its device.
 
-    def __init__(self) -> None:
+    Calibrations are made on the CPU wherever models run, so that a GPU changes no code and no scale.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
         self._data: dict[str, Data] = {}
         self._models: OrderedDict[str, Model] = OrderedDict()
 
@@ -37,7 +43,7 @@ class Warm:
         self._models.move_to_end(known)
         while len(self._models) > MODELS_KEPT:
             self._models.popitem(last=False)
-        return copy.deepcopy(self._models[known])
+        return copy.deepcopy(self._models[known]).to(self.device)
 
     def _build(self, cell: Cell) -> Model:
         model: Model = cell.model.make("models").build()

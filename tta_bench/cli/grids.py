@@ -13,6 +13,7 @@ from tta_bench.cli.app import app
 from tta_bench.cli.inputs import grid_of, narrowed, show
 from tta_bench.cli.options import (
     AsJson,
+    Device,
     Engine,
     File,
     Limit,
@@ -33,6 +34,7 @@ def run(
     results: Results = Path("results"),
     engine: Engine = None,
     workers: Workers = None,
+    device: Device = None,
     only: Only = None,
     limit: Limit = None,
     override: Override = None,
@@ -53,7 +55,7 @@ def run(
     benchmark, cells = grid_of(file, override, limit, micro, fetch=True, presets=presets)
     section = benchmark.run
     runner = running.make_runner(
-        engine or section.engine, workers or section.workers, running.policy(section), ray_address
+        engine or section.engine, workers or section.workers, running.policy(section, device), ray_address
     )
     progress = Progress(quiet)
     try:

@@ -19,6 +19,7 @@ Only = Annotated[
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="images a domain")]
 Engine = Annotated[str | None, typer.Option("--engine", help="ray or local")]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="worker processes")]
+Device = Annotated[str | None, typer.Option("--device", help="auto (GPUs where there are some), cpu or cuda")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 Name = Annotated[str | None, typer.Option("--name", help="which benchmark of the results folder")]
 Names = Annotated[

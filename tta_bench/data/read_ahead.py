@@ -33,4 +33,4 @@ def batches(data: Data, domain: Domain, indices: Sequence[np.ndarray]) -> Iterat
 
 def _read(data: Data, domain: Domain, index: np.ndarray) -> Tensor:
     images = data.test_images(domain, index)
-    return images.pin_memory() if torch.cuda.is_available() else images  # so that copies to a GPU overlap
+    return images.pin_memory() if torch.cuda.is_initialized() else images  # so that copies to a GPU overlap

@@ -15,6 +15,7 @@ from typing import Any
 from tta_bench.errors import UserError
 from tta_bench.exchange import Delivery, Policy, Start
 from tta_bench.plan import Task, make_method, step_passes
+from tta_bench.ray_places import nowhere
 from tta_bench.store import Record
 from tta_bench.tune.budget import MOST_REPEATS, Budget, promising
 from tta_bench.tune.goal import Goal
@@ -171,6 +172,16 @@ def tune(searches: Sequence[Search], policy: Policy, workers: int | None) -> Non
             break
 
 
+def _resources(policy: Policy) -> dict[str, float]:
+    """What a trial takes of the cluster: a share of a GPU if there is any, and not forbidden."""
+    import ray
+
+    gpus = 0 if policy.device == "cpu" else ray.cluster_resources().get("GPU", 0)
+    if policy.device == "cuda" and not gpus:
+        raise UserError(f"Ray: {nowhere(policy)}")
+    return {"cpu": policy.threads, "gpu": policy.gpus if gpus else 0}
+
+
 def _session(searches: Sequence[Search], policy: Policy, workers: int | None) -> None:
     """One run of Ray Tune over all searches."""
     from ray import tune as ray_tune
@@ -184,7 +195,7 @@ def _session(searches: Sequence[Search], policy: Policy, workers: int | None) ->
     ready = ray_tune.with_parameters(TrialRun, goals=goals, policy=policy, starts=starts)
     with tempfile.TemporaryDirectory(prefix="tta-bench-tune-") as folder:
         tuner = ray_tune.Tuner(
-            ray_tune.with_resources(ready, {"cpu": policy.threads}),
+            ray_tune.with_resources(ready, _resources(policy)),
             tune_config=ray_tune.TuneConfig(
                 search_alg=Candidates(searches, begun),
                 scheduler=Decider(searches),
