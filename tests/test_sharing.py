@@ -74,6 +74,30 @@ def test_tables_and_records_are_the_same_with_and_without_sharing(
     assert tables[0] == tables[1]
 
 
+def test_a_cell_of_two_benchmarks_is_computed_once(write_yaml: Write, tmp_path: Path) -> None:
+    """Same key, same numbers: the neighbour's records are copied, unless everything is wanted anew."""
+    common = {"quantizers": ["uniform"], "stream": THREE}
+
+    def run(name: str, methods: list[Any], *flags: str) -> tuple[str, dict[str, list[Any]]]:
+        file = write_yaml(name=name, methods=methods, **common)
+        outcome = CliRunner().invoke(app, ["run", str(file), "--results", str(tmp_path), *flags])
+        assert outcome.exit_code == 0, outcome.output
+        store = ResultStore(tmp_path, name)
+        return outcome.output, {c.key: store.read(c.key) for c in grid.expand(config.load(file))}
+
+    _, first = run("one", ["source", {"use": "shift", "name": "under another name"}])
+    said, second = run("two", ["t3a", "source", "shift"])
+    assert "2 cells are done in one, and taken from there." in said
+    assert "two: ran 1; 3 done." in said
+    assert {key: second[key] for key in first} == first
+    said, third = run("three", ["source"], "-o", "run.share=false")
+    assert "taken" not in said
+    assert next(iter(third.values())) != second[next(iter(third))], "the seconds, at least, are other ones"
+    said, _ = run("two", ["t3a", "source", "shift"], "--overwrite", "all")
+    assert "taken" not in said
+    assert "two: ran 3; 3 done." in said
+
+
 def test_what_forgets_is_spread_and_what_remembers_is_not(write_yaml: Write) -> None:
     cells = grid.expand(config.load(write_yaml(methods=METHODS, quantizers=["uniform"], stream=THREE)))
     by_name = {cell.labels.method: cell for cell in cells}

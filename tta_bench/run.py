@@ -53,6 +53,8 @@ def run(
             damage = store.repair(cell)
             if damage:
                 progress.note(damage)
+        if runner.policy.share and overwrite != "all":
+            take_over(store, chosen, progress)
         waiting = pending(store, chosen, overwrite)
         if waiting:
             check_inputs(waiting)
@@ -66,6 +68,14 @@ def run(
         lock.release()
     states = Counter(store.status(cell) for cell in chosen)
     return Summary(store.folder, dict(states), len(waiting))
+
+
+def take_over(store: ResultStore, cells: Sequence[Cell], progress: Progress) -> None:
+    """Copy what other benchmarks of the results folder have computed already: recipes overlap."""
+    origins = Counter(name for cell in cells if (name := store.take_over(cell)))
+    for name, count in origins.items():
+        cells_are = "1 cell is" if count == 1 else f"{count} cells are"
+        progress.note(f"{cells_are} done in {name}, and taken from there.")
 
 
 def pending(store: ResultStore, cells: Sequence[Cell], overwrite: str) -> list[Cell]:
