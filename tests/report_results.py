@@ -166,6 +166,7 @@ def _records(grid: Grid, cell: Record, method: Method, end: str) -> Iterator[Rec
         "measured_bytes": None,
         "weights_sha256": WEIGHTS,
         "versions": {"tta-bench": "0.1.0", "torch": "2.5"},
+        "device": f"device {HOSTILE}",
         "host": f"host {HOSTILE}",
     }
     places = [(r, *domain) for r in range(1, grid.rounds + 1) for domain in grid.domains]

@@ -223,6 +223,7 @@ def test_provenance_tells_where_a_number_is_from(data: Data) -> None:
     assert cell["variant"] == "paper"
     assert cell["versions"] == {"tta-bench": "0.1.0", "torch": "2.5"}
     assert cell["host"].startswith("host ")
+    assert cell["device"].startswith("device ")
     assert cell["records"] == [9, 9]
     assert [2, "fog", "demo12fog"] in data["fingerprints"][cell["fingerprints"]]
     other = _row(data, "vit-micro FP32", "source")["cells"]

@@ -44,6 +44,7 @@ def provenance(cell: Record, store: ResultStore, fingerprints: Fingerprints) -> 
         "variant": cell["variant"],
         "protocol": {name: cell[name] for name in ("order", "batch_size", "limit", "reset", "threads")},
         "versions": facts.get("versions", {}),
+        "device": facts.get("device", UNTOLD),
         "host": facts.get("host", UNTOLD),
         "fingerprints": fingerprints.number(ok),
     }

@@ -44,6 +44,7 @@ function cellFacts(cell, open) {
       Object.entries(cell.versions)
         .map(([name, version]) => `${name} ${version}`)
         .join(", ") || "not recorded",
+    Device: cell.device,
     Host: cell.host,
     Time: `${cell.seconds} s`,
   };
