@@ -59,12 +59,13 @@ class ActivationShift:
         """d = μ_src − m, or None while there is no history."""
         return None if self.mean is None else self.target - self.mean
 
-    def update_(self, batch_mean: Tensor) -> None:
-        """Take a batch into the history, unless it would poison it."""
+    def update_(self, batch_mean: Tensor) -> bool:
+        """Take a batch into the history, unless it would poison it; tell whether it was taken."""
         if not batch_mean.isfinite().all():
-            return
+            return False
         old = self.mean
         self.mean = batch_mean if old is None else old.lerp(batch_mean, self.rate)
+        return True
 
 
 def shifted(z: Tensor, offset: Tensor | None) -> Tensor:

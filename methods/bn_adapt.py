@@ -29,15 +29,15 @@ class StreamNorm(nn.Module):
         self.reset()
 
     def reset(self) -> None:
-        self.running, self.batches = self.source.clone(), 0
+        self.running = self.proposed = self.source.clone()
+        self.batches = 0
 
     def forward(self, x: Tensor) -> Tensor:
         mean, variance = mean_and_variance(x, (0, 2, 3))
         batch = torch.stack([mean, variance])
-        self.batches += 1
-        used = self.method.blend(self.source, self.running, batch, len(x), self.batches)
+        used = self.method.blend(self.source, self.running, batch, len(x), self.batches + 1)
         if self.method.memory == "stream":
-            self.running = used
+            self.proposed = used
         norm = self.norm
         return F.batch_norm(x, used[0], used[1], norm.weight, norm.bias, eps=norm.eps)
 
@@ -98,7 +98,20 @@ class BnAdapt(Method):
         return source.lerp(batch, alpha)
 
     def step(self, x: Tensor) -> Tensor:
-        return self.model.head(x) if self.variant == "test" else self.model(x)
+        if self.variant == "test":
+            return self.model.head(x)
+        output = self.model(x)
+        if self.memory == "stream":
+            self._remember()
+        return output
+
+    def _remember(self) -> None:
+        """Let all layers go on from what they used, or none: a broken batch would stay for ever."""
+        if not all(layer.proposed.isfinite().all() for layer in self.layers):
+            self.skipped_updates += 1
+            return
+        for layer in self.layers:
+            layer.running, layer.batches = layer.proposed, layer.batches + 1
 
     def reset(self) -> None:
         for layer in self.layers:

@@ -34,7 +34,7 @@ class Shift(Method):
 
     def step(self, z: Tensor) -> Tensor:
         offset = self.history.offset()
-        self.history.update_(z.mean(0))
+        self.skipped_updates += not self.history.update_(z.mean(0))
         return self.model.head(shifted(z, None if offset is None else self.strength * offset))
 
     def state_dict(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from itertools import pairwise
 from typing import Any
 
@@ -51,12 +52,25 @@ def test_source_is_the_model(model: Model) -> None:
     assert torch.equal(predict(ready("source", model), images()), plain(model, images()))
 
 
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [("bn-adapt", {"variant": "ema"}), ("bn-adapt", {"variant": "cumulative"}), ("shift", {}), ("t3a", {})],
+)
+def test_a_broken_batch_is_skipped_and_counted(name: str, params: dict[str, Any], resnet: Model) -> None:
+    broken = images(8, seed=3)
+    broken[0] = torch.nan
+    undisturbed, disturbed = (ready(name, copy.deepcopy(resnet), **params) for _ in range(2))
+    for method, stream in ((undisturbed, [images(8)]), (disturbed, [images(8), broken])):
+        for x in stream:
+            predict(method, x)
+    assert (undisturbed.skipped_updates, disturbed.skipped_updates) == (0, 1)
+    assert torch.equal(predict(undisturbed, images(8, seed=4)), predict(disturbed, images(8, seed=4)))
+
+
 # -- BN-Adapt --------------------------------------------------------------------------------------
 
 
 def bn(model: Model, x: Tensor, **params: Any) -> Tensor:
-    import copy
-
     return predict(ready("bn-adapt", copy.deepcopy(model), **params), x)
 
 

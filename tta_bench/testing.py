@@ -257,6 +257,16 @@ def memory_as_declared(bench: Bench) -> None:
     _same([late], [early], "the last batch, alone")
 
 
+def survives_a_broken_batch(bench: Bench) -> None:
+    """predicts on after a batch that is not finite."""
+    method = bench.ready()
+    broken = bench.images[1].clone()
+    broken[0] = torch.nan
+    for x in (bench.images[0], broken):
+        bench.step(method, x)
+    assert bench.step(method, bench.images[2]).isfinite().all(), "the batch after it is not finite either"
+
+
 def leaves_numpy_rng_alone(bench: Bench) -> None:
     """leaves NumPy's global generator alone."""
     before = np.random.get_state()[1].copy()  # type: ignore[index, union-attr]
@@ -427,6 +437,7 @@ METHOD_CHECKS: list[Callable[..., None]] = [
     state_continues,
     same_seed_same_numbers,
     memory_as_declared,
+    survives_a_broken_batch,
     leaves_numpy_rng_alone,
     stays_on_its_device,
 ]

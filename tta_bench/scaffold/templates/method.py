@@ -34,7 +34,10 @@ class PluginClass(Method):
     def step(self, z: Tensor) -> Tensor:
         logits = self.model.head(z)
         batch = logits.softmax(1).mean(0)
-        self.prior = (1 - self.momentum) * self.prior + self.momentum * batch
+        if batch.isfinite().all():
+            self.prior = (1 - self.momentum) * self.prior + self.momentum * batch
+        else:  # one broken image must not spoil the rest of the stream; records count what was left out
+            self.skipped_updates += 1
         return logits - self.strength * self.prior.clamp_min(1e-6).log()
 
     def state_dict(self) -> dict[str, Any]:
