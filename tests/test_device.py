@@ -157,7 +157,6 @@ def test_states_of_generators_stay_in_main_memory() -> None:
 class Stray(Method):
     """Adds a tensor of its own, in main memory."""
 
-    kept: bool = False
     memory = "batch"
 
     def setup(self, model: Model, source: Source) -> None:
