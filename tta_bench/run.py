@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 from tta_bench import plan
 from tta_bench.errors import ConfigError, Problem, UserError
@@ -14,11 +15,10 @@ from tta_bench.grid import Cell
 from tta_bench.interrupt import Interrupt
 from tta_bench.progress import Progress
 from tta_bench.runner import Runner, chores
-from tta_bench.schema import RunSection
+from tta_bench.schema import Device, RunSection
 from tta_bench.store import ResultStore
 from tta_bench.writer import Writer
 
-DEVICES = ("auto", "cpu", "cuda")
 OVERWRITE = ("missing", "failed", "all")
 
 
@@ -72,7 +72,8 @@ def run(
 
 def take_over(store: ResultStore, cells: Sequence[Cell], progress: Progress) -> None:
     """Copy what other benchmarks of the results folder have computed already: recipes overlap."""
-    origins = Counter(name for cell in cells if (name := store.take_over(cell)))
+    neighbours = store.neighbours()
+    origins = Counter(name for cell in cells if (name := store.take_over(cell, neighbours)))
     for name, count in origins.items():
         cells_are = "1 cell is" if count == 1 else f"{count} cells are"
         progress.note(f"{cells_are} done in {name}, and taken from there.")
@@ -101,7 +102,7 @@ def check_inputs(cells: Sequence[Cell]) -> None:
 
 def policy(section: RunSection, device: str | None = None) -> Policy:
     """What the file says about how to run, and the command line about where."""
-    if device not in (None, *DEVICES):
+    if device not in (None, *get_args(Device)):
         raise UserError(f'--device {device}: unknown. Use "auto", "cpu" or "cuda".')
     cell_minutes = section.cell_minutes
     return Policy(

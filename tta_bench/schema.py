@@ -60,6 +60,7 @@ def _no_truth(value: Any) -> Any:
 
 Whole = Annotated[int, BeforeValidator(_no_truth)]
 Number = Annotated[float, BeforeValidator(_no_truth)]
+Device = Literal["auto", "cpu", "cuda"]
 AnyEntry = Annotated[Entry, BeforeValidator(_as_mapping)]
 AnyMethod = Annotated[MethodEntry, BeforeValidator(_as_mapping)]
 Axis = Field(min_length=1, max_length=MAX_GRID_VALUES)
@@ -87,7 +88,7 @@ class RunSection(Strict):
     engine: Literal["ray", "local"] = "ray"
     workers: Literal["auto"] | Annotated[Whole, Field(ge=1, le=4096)] = "auto"
     threads: Whole = Field(1, ge=1, le=1024)
-    device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: GPUs on nodes that have some, else cores
+    device: Device = "auto"  # auto: GPUs on nodes that have some, else cores
     gpus: Number = Field(1.0, gt=0, le=1)  # what a worker takes of a GPU: 0.25 lets four share one
     checkpoint_minutes: Number = Field(5.0, ge=0, allow_inf_nan=False)  # inside a domain; always at its end
     cell_minutes: Number | None = Field(None, gt=0, le=1e6)  # a cell that takes longer has failed

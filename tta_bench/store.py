@@ -96,19 +96,23 @@ class ResultStore:
             if sync:
                 os.fsync(file.fileno())
 
-    def take_over(self, cell: Cell) -> str | None:
-        """Copy a cell that is not begun here and done in a neighbouring benchmark; say in which.
+    def neighbours(self) -> list[ResultStore]:
+        """The other benchmarks of the results folder, the one that ran last first."""
+        results, own = self.folder.parent, self.folder.name
+        return [ResultStore(results, name) for name in benchmarks(results) if name != own]
+
+    def take_over(self, cell: Cell, neighbours: Sequence[ResultStore]) -> str | None:
+        """Copy a cell that is not begun here and done in a neighbour; say in which.
 
         Its key covers all that could change a number, so it would be the same here.
         """
         if self._path(cell.key).exists():
             return None
-        results = self.folder.parent
-        for name in benchmarks(results):
-            records = ResultStore(results, name).read(cell.key)
+        for other in neighbours:
+            records = other.read(cell.key)
             if cell_status(records, cell.records_expected) == "done":
                 self.keep(cell.key, records)
-                return name
+                return other.folder.name
         return None
 
     def repair(self, cell: Cell) -> str | None:
