@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tta_bench.api import Domain
-from tta_bench.data import cache, corrupted
+from tta_bench.data import corrupted
 from tta_bench.data.cifar10_mini import Cifar10Mini
 from tta_bench.data.contact_sheet import cut, read_index, read_split, tile
 
@@ -197,13 +197,3 @@ def test_a_failed_attempt_leaves_nothing(store: Path) -> None:
     with pytest.raises(RuntimeError):
         corrupted.prepare(replace(small_set(), function=fails), 4)
     assert list(store.iterdir()) == []
-
-
-def test_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TTA_BENCH_CACHE", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", "/x")
-    assert cache.folder() == Path("/x/tta-bench")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache.folder() == Path.home() / ".cache/tta-bench"
-    monkeypatch.setenv("TTA_BENCH_CACHE", "/y")
-    assert cache.folder() == Path("/y")

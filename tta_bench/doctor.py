@@ -16,8 +16,8 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from tta_bench import registry
-from tta_bench.data import cache, roots
+from tta_bench import cache, registry
+from tta_bench.data import roots
 from tta_bench.describe import Description
 
 GIB = 2**30

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tta_bench.data import cache
+from tta_bench import cache
 
 LIMIT_BYTES = 8 * 2**30  # three times what the 15 domains of ImageNet-C make with a ViT-B
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from tta_bench.data.cache import folder
+from tta_bench.cache import folder
 
 # Contraction of a·b + c would change bits, so it is off. The other two only let loops be vectorised.
 FLAGS = (

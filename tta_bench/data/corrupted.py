@@ -19,9 +19,9 @@ from typing import BinaryIO
 import numpy as np
 from numpy.lib import format as npy
 
+from tta_bench import cache
 from tta_bench.api import CorruptionFunction
 from tta_bench.corruptions.apply import corrupt, version_of
-from tta_bench.data import cache
 
 
 @dataclass(frozen=True, eq=False)

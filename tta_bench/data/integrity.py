@@ -15,7 +15,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from tta_bench.data import cache
+from tta_bench import cache
 from tta_bench.data.class_folders import LISTING_THREADS, ClassFolders, ImageFile
 from tta_bench.data.complaints import cut
 from tta_bench.data.decode import UNDECODABLE, why

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from PIL import Image
 
-from tta_bench import registry
+from tta_bench import cache, registry
 from tta_bench.api import CorruptionFunction, Domain, View
 from tta_bench.corruptions.apply import rng_of, version_of
-from tta_bench.data import cache, decode
+from tta_bench.data import decode
 from tta_bench.data.class_folders import ClassFolders, ImageFile
 
 SIZE = 224
