@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from copy import deepcopy
 from functools import cache
@@ -242,6 +246,50 @@ def test_a_library_is_built_once_unless_it_is_damaged(
     monkeypatch.setenv("TTA_BENCH_CACHE", str(tmp_path / "two"))
     assert isinstance(build("tta_bench_quantizers", "kernels.cpp"), ctypes.CDLL)
     assert damaged.stat().st_size == path.stat().st_size
+
+
+LOAD = """
+import sys
+from tta_bench import native
+print(native.library("tta_bench_quantizers", "kernels.cpp") is not None)
+"""
+
+
+def load_in_a_process(**environment: str) -> str:
+    """What a process says that loads the library; it is killed if it maps a truncated one."""
+    command, variables = [sys.executable, "-c", LOAD], os.environ | environment
+    return subprocess.run(command, env=variables, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.usefixtures("compiled")
+def test_a_truncated_library_is_built_again(tmp_path: Path) -> None:
+    assert load_in_a_process(TTA_BENCH_CACHE=str(tmp_path)) == "True\n"
+    (path,) = (tmp_path / "native").iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 3])
+    assert load_in_a_process(TTA_BENCH_CACHE=str(tmp_path)) == "True\n"
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.usefixtures("compiled")
+def test_where_nothing_can_be_kept_a_library_is_built_for_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TTA_BENCH_CACHE", str(tmp_path / "file" / "cache"))
+    assert isinstance(native.library.__wrapped__("tta_bench_quantizers", "kernels.cpp"), ctypes.CDLL)
+
+
+@pytest.mark.usefixtures("compiled")
+def test_three_processes_build_one_library_once(tmp_path: Path) -> None:
+    real, log = shutil.which(os.environ.get("CXX", "c++")), tmp_path / "log"
+    compiler = tmp_path / "compiler"
+    compiler.write_text(f'#!/bin/sh\necho built >> "{log}"\nexec {real} "$@"\n')
+    compiler.chmod(0o755)
+    settings = os.environ | {"TTA_BENCH_CACHE": str(tmp_path / "cache"), "CXX": str(compiler)}
+    started = [subprocess.Popen([sys.executable, "-c", LOAD], env=settings) for _ in range(3)]
+    assert [process.wait(timeout=120) for process in started] == [0, 0, 0]
+    assert log.read_text() == "built\n"
 
 
 def test_a_quantiser_without_kernels_is_eager(monkeypatch: pytest.MonkeyPatch) -> None:

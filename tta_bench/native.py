@@ -7,21 +7,22 @@ a compiler, for TTA_BENCH_COMPILE=0, other devices, fake tensors and gradients.
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import os
 import platform
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache
 from importlib import resources
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from tta_bench.cache import folder
+from tta_bench import cache
 
 # Contraction of a·b + c would change bits, so it is off. The other two only let loops be vectorised.
 FLAGS = (
@@ -39,6 +40,7 @@ TARGETS = {
     "AVX2": ("-march=x86-64-v3",),
 }
 BUILD_SECONDS = 120
+KIND = "native"  # of cache entries
 
 
 def fits(x: Tensor) -> bool:
@@ -47,7 +49,7 @@ def fits(x: Tensor) -> bool:
     return type(x) is Tensor and x.is_cpu and x.dtype is torch.float32 and not wants_gradient
 
 
-@cache
+@functools.cache
 def library(package: str, file: str) -> ctypes.CDLL | None:
     """The library made from a source file of a package, or None where there is none to be had."""
     compiler = shutil.which(os.environ.get("CXX", "c++"))
@@ -64,30 +66,37 @@ def library(package: str, file: str) -> ctypes.CDLL | None:
 
 def _built(compiler: str, source: bytes, flags: Sequence[str]) -> ctypes.CDLL | None:
     """The library: found in the cache, else made; None if that fails."""
-    recipe = " ".join([compiler, *flags, platform.system(), platform.machine()])
-    name = hashlib.sha256(source + recipe.encode()).hexdigest()[:16]
-    path = folder() / "native" / f"{name}.so"
-    with suppress(OSError):  # not there, or damaged
-        return ctypes.CDLL(str(path))
+    machine = [platform.system(), platform.machine(), *platform.libc_ver()]
+    recipe = " ".join([compiler, *flags, *machine])
+    name = f"{hashlib.sha256(source + recipe.encode()).hexdigest()[:16]}.so"
     try:
-        _compile([compiler, *flags], source, path)
-        return ctypes.CDLL(str(path))
+        code = cache.load_or_make(KIND, name, lambda: _compile([compiler, *flags], source), bytes, bytes)
+        return _loaded(name, code)
     except (OSError, subprocess.SubprocessError):
         return None
 
 
-def _compile(command: Sequence[str], source: bytes, path: Path) -> None:
-    """Compile into `path` in one atomic step: several workers may be at it at once."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(f".{platform.node()}.{os.getpid()}.partial")
-    try:
+def _compile(command: Sequence[str], source: bytes) -> bytes:
+    """The shared library that a compiler makes of a source."""
+    with tempfile.TemporaryDirectory() as place:
+        target = Path(place) / "library.so"
         subprocess.run(
-            [*command, "-x", "c++", "-", "-o", str(partial)],
+            [*command, "-x", "c++", "-", "-o", str(target)],
             input=source,
             capture_output=True,
             timeout=BUILD_SECONDS,
             check=True,
         )
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+        return target.read_bytes()
+
+
+def _loaded(name: str, code: bytes) -> ctypes.CDLL:
+    """The library, from its verified file: a process that loads a truncated one is killed."""
+    saved = cache.find(KIND, name)
+    if saved is not None:
+        with suppress(OSError):  # the cache may lie on a disk from which nothing can be executed
+            return ctypes.CDLL(str(saved))
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / name
+        path.write_bytes(code)
+        return ctypes.CDLL(str(path))
