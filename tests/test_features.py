@@ -50,6 +50,17 @@ def test_readers_do_not_share_memory() -> None:
     assert again[0].sum() == 0
 
 
+def test_where_nothing_can_be_kept_features_are_computed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TTA_BENCH_CACHE", str(tmp_path / "file" / "cache"))
+    cache = FeatureCache()
+    cache.put(0, torch.zeros(3), 0.0)
+    assert cache.get(0) is None
+    assert cache.held_bytes == 0
+
+
 @pytest.mark.parametrize(("room_for", "computed"), [(80, 80), (40, 120), (0, 160)])
 def test_methods_and_rounds_share_passes_and_numbers(
     write_yaml: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, room_for: int, computed: int

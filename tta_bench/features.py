@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Hashable
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 import torch
@@ -37,14 +37,11 @@ class FeatureCache:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
         self._entries: dict[Hashable, Entry] = {}
-        folder = cache.folder() / "features"
-        folder.mkdir(parents=True, exist_ok=True)
-        # Without a name: whatever ends this process, its space is free again.
-        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        self._file = _unnamed_file()
 
     def put(self, key: Hashable, features: Tensor, seconds: float) -> None:
         """Keep features, and the seconds they took, if there is room."""
-        if self.held_bytes + features.nbytes > self.limit_bytes:
+        if self._file is None or self.held_bytes + features.nbytes > self.limit_bytes:
             return
         numbers = features.detach().cpu().contiguous().numpy()
         try:
@@ -59,7 +56,18 @@ class FeatureCache:
 
     def get(self, key: Hashable) -> tuple[Tensor, float] | None:
         """What was put in, in memory of its own, or nothing."""
-        if (entry := self._entries.get(key)) is None:
+        entry = self._entries.get(key)
+        if self._file is None or entry is None:
             return None
         mapped = np.memmap(self._file, entry.dtype, "r", entry.start, entry.shape)
         return torch.from_numpy(np.array(mapped)).to(entry.device), entry.seconds
+
+
+def _unnamed_file() -> IO[bytes] | None:
+    """A file without a name, so that its space is free whatever ends this process; None if impossible."""
+    folder = cache.folder() / "features"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryFile(dir=folder)
+    except OSError:  # later rounds compute their features again
+        return None
