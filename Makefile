@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test bench soak smoke install install-test clean
+.PHONY: run test bench soak smoke mutants install install-test clean
 
 run: install
 	$(BIN)/tta-bench run benchmark.yaml
@@ -23,6 +23,11 @@ bench: install
 soak: install
 	$(BIN)/python tools/lose_node.py benchmark.yaml
 	$(BIN)/python tools/soak.py --minutes 20
+
+# Small defects in the modules that numbers rest on, and whether the tests notice each; about an hour of one core.
+# One module: make mutants MUTANTS="--module store"
+mutants: install-test
+	$(BIN)/python tools/mutants.py $(MUTANTS)
 
 # Every recipe on the embedded networks; results go to a folder that may be thrown away.
 smoke: install

@@ -12,13 +12,15 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
+from scipy.stats import t as student
 
 from tests.report_results import DEMO, write
 from tests.test_layouts import cell
 from tta_bench.corruptions.sets import IMAGENET_C_15
 from tta_bench.render import render
 from tta_bench.report import gather
-from tta_bench.statistics import FEWEST_UNITS, Rank, compare, ranks, spread
+from tta_bench.statistics import FEWEST_UNITS, LEVEL, RESAMPLES, Difference, Rank, compare, ranks, spread
 from tta_bench.table import Entry, Row, Table, build
 
 # -- by hand ----------------------------------------------------------------------------------------
@@ -246,3 +248,46 @@ def test_the_page_has_the_ranks_of_the_tables(tmp_path: Path) -> None:
     shown = [row["entries"][index] for row in packed["rows"]]
     assert [(entry.get("rank", ""), entry.get("best", False)) for entry in shown] == expected
     assert any(rank == "1=" for rank, _ in expected)
+
+
+# -- at the boundaries ------------------------------------------------------------------------------
+
+
+def _compared(differences: np.ndarray) -> Difference:
+    found = compare(differences, np.zeros(differences.shape))
+    assert found is not None
+    return found
+
+
+def test_the_bootstrap_is_used_where_equal_signs_are_no_chance() -> None:
+    assert 2 / 2**FEWEST_UNITS < LEVEL <= 2 / 2 ** (FEWEST_UNITS - 1)
+    skewed = _compared(np.array([[0.0] * (FEWEST_UNITS - 1) + [6.0]]))
+    assert skewed.high - skewed.value > 1.2 * (skewed.value - skewed.low), "Student's t would be symmetric"
+
+
+def test_two_units_have_an_interval() -> None:
+    found = _compared(np.array([[1.0, 2.0]]))
+    assert (found.low, found.high) == pytest.approx((1.5 - 12.7062 / 2, 1.5 + 12.7062 / 2), rel=1e-5)
+
+
+def test_domains_are_the_units_where_there_are_as_many_seeds() -> None:
+    found = _compared(np.array([[1.0, 2.0, 3.0]] * 3))
+    assert found.low == pytest.approx(2 - 4.302653 / 3**0.5, rel=1e-5)
+    assert _compared(np.array([[1.0, 2.0, 3.0]] * 3).T).low == pytest.approx(2.0)
+
+
+def test_few_units_without_spread_are_certain() -> None:
+    assert _compared(np.full((1, 4), 0.5)) == (0.5, 0.5, 0.5, 0.0)
+    assert _compared(np.zeros((1, 4))) == (0.0, 0.0, 0.0, 1.0)
+
+
+def test_the_smallest_p_value_is_that_of_one_resample_in_all() -> None:
+    found = _compared(np.full((2, 15), 0.5))
+    beyond = norm.ppf(1 / (RESAMPLES + 1))
+    assert found.p == pytest.approx(2 * student.cdf(beyond * (14 / 15) ** 0.5, df=14), rel=1e-9)
+
+
+def test_intervals_in_print_do_not_change() -> None:
+    """Other resamples would give other digits, also in tables that are published."""
+    found = _compared(np.outer([1.0, 2.0, 4.0], np.sqrt(np.arange(15)) - 1.8))
+    assert found == pytest.approx((1.49274428, 0.0170769085, 3.51997526, 0.0489142185), rel=1e-6)
