@@ -4,4 +4,5 @@ from __future__ import annotations
 
 TARGETS: dict[str, tuple[str, ...]] = {
     "tta_bench/statistics.py": ("tests/test_statistics.py",),
+    "tta_bench/score.py": ("tests/test_score.py",),
 }
