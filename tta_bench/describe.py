@@ -8,6 +8,8 @@ from typing import Any
 
 from tabulate import tabulate
 
+from tta_bench.terminal import printable
+
 
 @dataclass(frozen=True)
 class Description:
@@ -19,4 +21,5 @@ class Description:
 
 def columns(rows: Sequence[dict[str, Any]]) -> str:
     """Rows of equal keys as aligned text columns."""
-    return tabulate(rows, headers="keys", tablefmt="simple", disable_numparse=True)
+    shown = [{name: printable(v) if isinstance(v, str) else v for name, v in row.items()} for row in rows]
+    return tabulate(shown, headers="keys", tablefmt="simple", disable_numparse=True)

@@ -5,14 +5,19 @@ from __future__ import annotations
 import difflib
 import functools
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from tta_bench.errors import UserError
+from tta_bench.terminal import say
 
 GROUPS = ("methods", "quantizers", "models", "data", "corruptions")
+SLOW_SECONDS = 30.0  # torch from a cold disk takes about half of it
+# Whatever a plugin's code raises, only its own name suffers; a call of exit() is no exception to this.
+BROKEN = (Exception, SystemExit)
 
 
 class UnknownPlugin(UserError):
@@ -28,11 +33,12 @@ def load(group: str, name: str) -> Any:
     """The object a name stands for; imports the plugin's module."""
     point = find(group, name)
     try:
-        return point.load()
-    except Exception as error:  # whatever a plugin's import raises, only its own name suffers
+        with _told_if_slow(group, point):
+            return point.load()
+    except BROKEN as error:
         raise UnknownPlugin(
-            f'{_singular(group)} "{name}" ({_origin(point)}) cannot be imported: '
-            f"{type(error).__name__}: {error}. Reinstall or remove that package."
+            f"{_full_name(group, point)} cannot be imported: {type(error).__name__}: {error}. "
+            "Reinstall or remove that package."
         ) from error
 
 
@@ -43,11 +49,33 @@ def asking(group: str, name: str) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except Exception as error:
+    except BROKEN as error:
         raise UserError(
-            f'{_singular(group)} "{name}" ({origin(group, name)}) does not work: '
-            f"{type(error).__name__}: {error}. Mend or remove it."
+            f"{_full_name(group, find(group, name))} does not work: {type(error).__name__}: {error}. "
+            "Mend or remove it."
         ) from error
+
+
+@contextmanager
+def _told_if_slow(group: str, point: EntryPoint) -> Iterator[None]:
+    """Name the plugin if the block takes long: it may never end.
+
+    It is not ended by force, since a process with half an import of torch in it can do nothing more.
+    """
+    if point.module in sys.modules:  # asked very often, and imported once
+        yield
+        return
+    text = (
+        f"{_full_name(group, point)} is still being imported after {SLOW_SECONDS:g} s ({point.module}). "
+        "If that does not end, press Ctrl-C and remove or mend that package."
+    )
+    watchdog = threading.Timer(SLOW_SECONDS, say, (text, True))
+    watchdog.daemon = True
+    watchdog.start()
+    try:
+        yield
+    finally:
+        watchdog.cancel()
 
 
 def find(group: str, name: str) -> EntryPoint:
@@ -88,6 +116,10 @@ def _scan(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
 def _origin(point: EntryPoint) -> str:
     dist = point.dist
     return f"{dist.name} {dist.version}" if dist else point.value
+
+
+def _full_name(group: str, point: EntryPoint) -> str:
+    return f'{_singular(group)} "{point.name}" ({_origin(point)})'
 
 
 def _singular(group: str) -> str:

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from tta_bench.folder_view import OVER, CellView, View, Watcher, seconds_left
 from tta_bench.store import ResultStore
+from tta_bench.terminal import printable
 
 INTERVAL_SECONDS = 2.0
 QUIET_SECONDS = 600.0  # without a sign of life, after which the run that holds the folder may be gone
@@ -30,7 +31,7 @@ STYLES = {  # of states, in the order in which they are shown
 
 
 def headline(view: View, left: float | None) -> str:
-    """Cells, records, workers and time in one line."""
+    """Cells, records, workers and time in one line, fit for a terminal."""
     states = Counter(cell.state for cell in view.cells)
     over = sum(states[state] for state in OVER)
     done = sum(cell.expected - cell.missing for cell in view.cells)
@@ -47,7 +48,7 @@ def headline(view: View, left: float | None) -> str:
         parts.append(f"no sign of life for {spell(quiet)}")
     elif left is not None:
         parts.append(f"about {spell(left)} left")
-    return ", ".join(parts)
+    return printable(", ".join(parts))
 
 
 def spell(seconds: float) -> str:
@@ -65,7 +66,7 @@ def render(view: View, left: float | None, size: ConsoleDimensions) -> Renderabl
     more = Counter(cell.state for cell in ranked[room:])
     tail = "… and " + ", ".join(f"{more[state]} {state}" for state in order if more[state]) if more else ""
     return Group(
-        Text(str(view.folder), style="bold"),
+        Text(printable(str(view.folder)), style="bold"),
         Text(headline(view, left)),
         Text(),
         _table(ranked[:room], bars=size.width >= WIDTH_WITH_BARS),
@@ -90,7 +91,7 @@ def _row(cell: CellView) -> list[RenderableType]:
     current = min(cell.records // per_round + 1, cell.rounds) if cell.records else 0
     return [
         Text(cell.state, style=STYLES[cell.state]),
-        *map(Text, cell.labels),  # brackets in a name are no markup
+        *(Text(printable(label)) for label in cell.labels),  # brackets in a name are no markup
         str(cell.seed),
         f"{current}/{cell.rounds}",
         f"{cell.records}/{cell.expected}",
@@ -109,7 +110,7 @@ def watch(store: ResultStore, console: Console, sleep: Callable[[float], None] =
             live.update(render(view, left, console.size), refresh=console.is_terminal)
             if not console.is_terminal and headline(view, None) != said:
                 said = headline(view, None)
-                console.print(headline(view, left), soft_wrap=True)
+                console.print(headline(view, left), markup=False, soft_wrap=True)
             if view.over:
                 return
             sleep(INTERVAL_SECONDS)

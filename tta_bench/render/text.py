@@ -10,6 +10,7 @@ from tabulate import SEPARATING_LINE, tabulate
 
 from tta_bench.render.numbers import beside, number
 from tta_bench.table import Column, Entry, Row, Table
+from tta_bench.terminal import printable
 
 SUPERSCRIPTS = str.maketrans("0123456789,", "⁰¹²³⁴⁵⁶⁷⁸⁹·")
 HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
@@ -37,15 +38,15 @@ def to_markdown(table: Table) -> str:
 def to_text(table: Table) -> str:
     """The table for a terminal: the best and its ties with a star, what is published in brackets."""
     rows: list[list[str] | str] = []
-    for group in _groups(table, str, Looks("*{}", "({})")):
+    for group in _groups(table, printable, Looks("*{}", "({})")):
         rows += [SEPARATING_LINE, *group] if rows else group
     align = ["left", "left", *["right"] * len(table.columns)]
-    header = _header(table, str, "\n")
+    header = _header(table, printable, "\n")
     body = tabulate(rows, header, tablefmt="simple", disable_numparse=True, colalign=align)
     best = any(e.best for group in table.groups for row in group.rows for e in row.entries)
     legend = ["* before a number: the best of its group, or tied with it."] if best else []
-    foot = [*_foot(table, str), *legend]
-    return "\n".join([table.caption + _marks(table.marks), "", body, "", *foot]).rstrip() + "\n"
+    foot = [*_foot(table, printable), *legend]
+    return "\n".join([printable(table.caption) + _marks(table.marks), "", body, "", *foot]).rstrip() + "\n"
 
 
 def _escape(text: str) -> str:
