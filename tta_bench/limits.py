@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+from tta_bench.errors import UserError
 
 AGAIN_SECONDS = 0.1
 
 
 class TimeLimit(BaseException):
     """The time is up. Not an Exception, lest a plugin that catches those goes on hanging."""
+
+
+def check(seconds: float | None) -> None:
+    """Raise if cells of this process are to have a time limit, and none can be kept here."""
+    if seconds is None:
+        return
+    if not hasattr(signal, "SIGALRM"):
+        raise UserError(
+            "run.cell_minutes: a time limit needs Linux or macOS. Leave it out of the benchmark file."
+        )
+    if threading.current_thread() is not threading.main_thread():
+        raise UserError(
+            "run.cell_minutes: a time limit needs the main thread of its process. Run in the main thread, "
+            "use the engine ray, or leave it out of the benchmark file."
+        )
 
 
 @contextmanager
