@@ -305,7 +305,7 @@ def test_scripts_write_no_markup() -> None:
 
 def test_command_writes_the_page(results: Path, tmp_path: Path) -> None:
     out = tmp_path / "page.html"
-    outcome = tta_bench("report", "--results", str(results), "--name", "demo", "--out", str(out))
+    outcome = tta_bench("report", "--results", str(results), "--name", "demo", "--output", str(out))
     assert outcome.returncode == 0, outcome.stderr
     assert outcome.stdout.startswith(f"{out}: ")
     assert out.read_text().startswith("<!doctype html>")
@@ -316,7 +316,7 @@ def test_command_writes_the_page(results: Path, tmp_path: Path) -> None:
     [
         (["--results", "nowhere"], "no results here"),
         (["--name", "dmeo"], 'no benchmark "dmeo"'),
-        (["--out", "nowhere/page.html"], "nowhere/page.html: the folder nowhere does not exist"),
+        (["--output", "nowhere/page.html"], "nowhere/page.html: the folder nowhere does not exist"),
         (["--reference", "nobody"], 'reference "nobody": not found'),
     ],
 )
@@ -332,7 +332,7 @@ def test_what_a_table_refuses_the_report_refuses(tmp_path: Path) -> None:
     manifest = json.loads((store.folder / "benchmark.json").read_text())
     manifest["cells"][0]["method"]["version"] = "2"
     (store.folder / "benchmark.json").write_text(json.dumps(manifest))
-    outcome = tta_bench("report", "--results", str(tmp_path), "--out", str(tmp_path / "page.html"))
+    outcome = tta_bench("report", "--results", str(tmp_path), "--output", str(tmp_path / "page.html"))
     assert outcome.returncode == 2
     assert "versions 1, 2 of source" in outcome.stderr
 

@@ -1,6 +1,6 @@
 """Train one embedded network on all 50 000 CIFAR-10 training images, on the CPU.
 
-    python tools/train_micro.py resnet --cifar10 package --epochs 30 --out resnet-micro.safetensors
+    python tools/train_micro.py resnet --cifar10 package --epochs 30 --output resnet-micro.safetensors
     python tools/train_micro.py vit --teacher resnet-micro.safetensors …
 
 One-cycle schedule, pad-crop, flip and cutout; with --teacher, the loss is the mean of cross-entropy and the
@@ -144,7 +144,7 @@ def train(args: argparse.Namespace) -> None:
         state = {k: v.contiguous() for k, v in net.state_dict().items()}
         save_file(
             state,
-            args.out,
+            args.output,
             metadata={"trained_by": "tools/train_micro.py", "epochs": str(epoch + 1)},
         )
 
@@ -153,7 +153,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("model", choices=sorted(BUILDERS))
     parser.add_argument("--cifar10", type=Path, required=True, help="folder of the unpacked sheets")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--teacher", type=Path, help="a trained resnet-micro to distil from")
     parser.add_argument("--init", type=Path, help="go on from these weights, with a short warm-up")
     parser.add_argument("--lr", type=float, help="peak learning rate; default: the model's own")

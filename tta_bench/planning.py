@@ -9,7 +9,7 @@ from tta_bench import accounts, memory, registry
 from tta_bench.api import Target
 from tta_bench.describe import Description, columns
 from tta_bench.disk import needed
-from tta_bench.errors import Unsupported
+from tta_bench.errors import Unsupported, UserError
 from tta_bench.grid import Cell
 from tta_bench.parameters import configured, settings_of
 from tta_bench.plan import passes, tasks
@@ -57,7 +57,11 @@ def describe_memory(
     target = Target(model, source.family, quantiser.bits)
     presets = registry.load("methods", method).presets(target)
     adapter = configured("methods", method, presets | settings_of(settings))
-    report = memory.account(source, quantiser, adapter, batch_size)
+    try:
+        report = memory.account(source, quantiser, adapter, batch_size)
+    except Unsupported as reason:
+        pair = f"{method} on {model} {quantiser.bits}"
+        raise UserError(f"{pair}: {reason}. Choose another method, model or quantizer.") from None
     data = {
         "model": model,
         "bits": quantiser.bits,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +25,22 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     if len(text) > MAX_CHARACTERS:
         raise UserError(f"{path}: is longer than {MAX_CHARACTERS} characters. Is it a benchmark file?")
     try:
-        raw = yaml.load(text, Loader=_UniqueKeyLoader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        detail = " ".join(str(error).split()) or type(error).__name__
-        raise ConfigError(str(path), [Problem("", f"not valid YAML: {detail}.")]) from error
+        raw = _parsed(text)
+    except NotYaml as error:
+        text = f"not valid YAML: {error}. Correct this line."
+        raise ConfigError(str(path), [Problem(f"line {error.line}", text)]) from error
     if not isinstance(raw, dict):
         problem = "must be a mapping with name, data, models, methods. See benchmark.yaml."
         raise ConfigError(str(path), [Problem("", problem)])
     return raw
+
+
+class NotYaml(Exception):
+    """A text that is not YAML of the kind we read: what is wrong, and in which line."""
+
+    def __init__(self, problem: str, line: int) -> None:
+        super().__init__(problem)
+        self.line = line
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
@@ -42,29 +49,54 @@ class _UniqueKeyLoader(yaml.SafeLoader):
     def compose_node(self, parent: Any, index: Any) -> Any:
         line = self.peek_event().start_mark.line + 1
         if self.check_event(yaml.events.AliasEvent):
-            raise yaml.YAMLError(f"line {line}: aliases (*) are not supported, write it out")
+            raise NotYaml("aliases (*) are not supported, write it out", line)
         node: Any = super().compose_node(parent, index)
         kind = node.tag.removeprefix("tag:yaml.org,2002:")
         if kind not in PLAIN:
-            raise yaml.YAMLError(f"line {line}: {kind} is not supported here, write a text in quotes")
+            raise NotYaml(f"{kind} is not supported here, write a text in quotes", line)
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = Counter(key.value for key, _ in node.value if isinstance(key.value, str))
-        for key, count in keys.items():
-            if count > 1:
-                line = node.start_mark.line + 1
-                raise yaml.YAMLError(f'line {line}: key "{key}" is given twice, remove one')
+        first: dict[str, yaml.Node] = {}
+        for key, _ in node.value:
+            if isinstance(key.value, str) and (twin := first.setdefault(key.value, key)) is not key:
+                known = twin.start_mark.line + 1
+                raise NotYaml(
+                    f'key "{key.value}" is given twice, first in line {known}', key.start_mark.line + 1
+                )
         return super().construct_mapping(node, deep)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except ValueError as error:  # e.g. a number of thousands of digits
+            raise NotYaml(str(error), node.start_mark.line + 1) from error
+
+
+def _parsed(text: str) -> Any:
+    """The plain data in a text; NotYaml if there is none."""
+    loader = None
+    try:
+        loader = _UniqueKeyLoader(text)
+        return loader.get_single_data()
+    except yaml.MarkedYAMLError as error:
+        start, mark = error.context_mark, error.problem_mark
+        context = f"{error.context} (begun in line {start.line + 1}), " if start and error.context else ""
+        raise NotYaml(f"{context}{error.problem}", mark.line + 1 if mark else 1) from error
+    except yaml.reader.ReaderError as error:
+        # The reader reports a place in the whole text only for a character that YAML does not allow.
+        line = text.count("\n", 0, error.position) + 1
+        raise NotYaml(f"character U+{ord(text[error.position]):04X} is not allowed", line) from error
+    except RecursionError as error:
+        raise NotYaml("it is nested too deeply", loader.line + 1 if loader else 1) from error
 
 
 def plain_value(text: str, usage: str) -> Any:
     """The value of a text from the command line."""
     try:
-        return yaml.load(text, Loader=_UniqueKeyLoader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        detail = " ".join(str(error).split()) or type(error).__name__
-        raise UserError(f"{usage}: the value is not valid YAML: {detail}.") from error
+        return _parsed(text)
+    except NotYaml as error:
+        raise UserError(f"{usage}: the value is not valid YAML: {error}.") from error
 
 
 def override_(raw: dict[str, Any], override: str) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tta_bench import __version__
+from tta_bench.terminal import say
 
 app = typer.Typer(
     help="Compare test-time adaptation methods on quantised image classifiers: one YAML in, tables out.",
@@ -19,7 +20,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"tta-bench {__version__}")
+        say(f"tta-bench {__version__}")
         raise typer.Exit
 
 

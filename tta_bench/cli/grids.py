@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -26,6 +25,7 @@ from tta_bench.cli.options import (
     Workers,
 )
 from tta_bench.errors import UserError
+from tta_bench.terminal import say
 
 
 @app.command()
@@ -44,6 +44,9 @@ def run(
     ] = "missing",
     ray_address: RayAddress = None,
     presets: Presets = None,
+    keep_stale: Annotated[
+        bool, typer.Option("--keep-stale", help="keep finished cells that were computed by other plugin code")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="no progress")] = False,
 ) -> None:
     """Run the cells of FILE that have no result yet; a killed run goes on where it stopped."""
@@ -60,7 +63,7 @@ def run(
     progress = Progress(quiet)
     try:
         summary = running.run(
-            benchmark.name, cells, runner, results, overwrite, progress, narrowed(cells, only)
+            benchmark.name, cells, runner, results, overwrite, progress, narrowed(cells, only), keep_stale
         )
     except KeyboardInterrupt:
         progress.note("Stopped. What is recorded is kept; the same command goes on from there.")
@@ -77,9 +80,9 @@ def run(
 def tune(
     file: File,
     results: Results = Path("results"),
-    out: Annotated[Path, typer.Option(help="presets file to write, for `run --presets`")] = Path(
-        "presets.yaml"
-    ),
+    output: Annotated[
+        Path, typer.Option("--output", help="presets file to write, for `run --presets`")
+    ] = Path("presets.yaml"),
     budget: Annotated[
         int | None,
         typer.Option(min=1, help="images forward for each method on each model; one backward is two"),
@@ -96,14 +99,14 @@ def tune(
 
     benchmark = config.load(file, override or [])
     request = command.Request(
-        benchmark, str(file), results, out, budget, workers, ray_address, only or [], quiet
+        benchmark, str(file), results, output, budget, workers, ray_address, only or [], quiet
     )
     try:
-        print(command.run(request))
+        say(command.run(request))
     except KeyboardInterrupt:
-        print("Stopped. What was tried is kept; the same command goes on from there.", file=sys.stderr)
+        say("Stopped. What was tried is kept; the same command goes on from there.", error=True)
         raise typer.Exit(130) from None
-    print(f"Presets in {out}.", file=sys.stderr)
+    say(f"Presets in {output}.", error=True)
 
 
 @app.command()
@@ -135,4 +138,4 @@ def validate(file: File, override: Override = None, micro: Micro = False, as_jso
         "records": sum(cell.records_expected for cell in cells),
     }
     text = f"{file}: valid. {counts['cells']} cells, {counts['records']} records."
-    print(json.dumps(counts) if as_json else text)
+    say(json.dumps(counts) if as_json else text)

@@ -14,7 +14,10 @@ Override = Annotated[
 ]
 Only = Annotated[
     list[str] | None,
-    typer.Option("--only", help="keep matching cells: method=tent, model=vit*, bits=W8A8, seed=1"),
+    typer.Option(
+        "--only",
+        help="keep matching cells: method=tent, model=vit*, bits=W8A8, seed=1; one key twice means either",
+    ),
 ]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="images a domain")]
 Engine = Annotated[str | None, typer.Option("--engine", help="ray or local")]

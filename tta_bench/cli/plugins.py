@@ -11,6 +11,7 @@ import typer
 from tta_bench.cli.app import app
 from tta_bench.cli.inputs import show
 from tta_bench.cli.options import AsJson, Results
+from tta_bench.terminal import say
 
 
 @app.command()
@@ -23,7 +24,7 @@ def new(
     from tta_bench import scaffold
 
     folder = scaffold.create(kind, name, into)
-    print(scaffold.next_steps(kind, name, folder))
+    say(scaffold.next_steps(kind, name, folder))
 
 
 @app.command("list")
@@ -57,9 +58,9 @@ def check(
         mark = "FAIL" if outcome.problem else "n/a " if outcome.skipped else "ok  "
         note = outcome.problem or outcome.skipped
         if not as_json:
-            print(f"{mark}  {outcome.subject}: {outcome.check}" + (f" — {note}" if note else ""))
+            say(f"{mark}  {outcome.subject}: {outcome.check}" + (f" — {note}" if note else ""))
     if as_json:
-        print(json.dumps(found))
+        say(json.dumps(found))
     if broken:
         raise typer.Exit(1)
 

@@ -10,6 +10,7 @@ import typer
 from tta_bench.cli.app import app
 from tta_bench.cli.inputs import frame_of, show, store_of
 from tta_bench.cli.options import AsJson, Name, Names, Override, Planned, Results, Round
+from tta_bench.terminal import say
 
 
 @app.command()
@@ -25,7 +26,7 @@ def table(
         ),
     ] = "all",
     format: Annotated[
-        str, typer.Option("--format", help="text, latex, markdown, csv, json or html")
+        str, typer.Option("--format", help="text, latex (or tex), markdown, csv, json or html")
     ] = "text",
     round: Round = None,
     parameter: Annotated[str | None, typer.Option(help="of a sweep, if several parameters vary")] = None,
@@ -50,7 +51,7 @@ def table(
     built = [build(loaded, each, round=at, **shared) for each, at in options]
     texts = [render(each, format).rstrip("\n") for each in built]
     as_list = format == "json" and layout == "all"
-    print("[" + ",\n".join(texts) + "]" if as_list else "\n\n".join(texts))
+    say("[" + ",\n".join(texts) + "]" if as_list else "\n\n".join(texts))
 
 
 @app.command()
@@ -91,14 +92,14 @@ def figure(
 
     path = output or Path(f"{figure}.pdf")
     draw(frame_of(results, name), figure, path, round)
-    print(path)
+    say(path)
 
 
 @app.command()
 def report(
     results: Results = Path("results"),
     name: Names = None,
-    out: Annotated[Path, typer.Option(help="file to write")] = Path("report.html"),
+    output: Annotated[Path, typer.Option("--output", help="file to write")] = Path("report.html"),
     reference: Annotated[str, typer.Option(help="which published numbers to show")] = "zoa-mm25",
     allow_mixed: Annotated[
         bool, typer.Option(help="show records of different protocols or versions together")
@@ -108,8 +109,8 @@ def report(
     from tta_bench.report import gather, write
 
     stores = [store_of(results, each) for each in name] if name else [store_of(results, None)]
-    size = write(gather(stores, reference, allow_mixed), out)
-    print(f"{out}: {size / 2**20:.1f} MiB")
+    size = write(gather(stores, reference, allow_mixed), output)
+    say(f"{output}: {size / 2**20:.1f} MiB")
 
 
 @app.command()

@@ -24,8 +24,12 @@ FORMATS: Mapping[str, Callable[[Table], str]] = MappingProxyType(
 )
 
 
+ALIASES: Mapping[str, str] = MappingProxyType({"tex": "latex", "md": "markdown", "txt": "text"})
+
+
 def render(table: Table, format: str) -> str:
-    """The table in a format, ending in a newline."""
+    """The table in a format, ending in a newline; a file's extension names its format."""
+    format = ALIASES.get(format, format)
     if format not in FORMATS:
         close = get_close_matches(format, FORMATS, n=1)
         hint = f'Did you mean "{close[0]}"? ' if close else ""

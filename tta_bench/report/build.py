@@ -38,9 +38,10 @@ SLOT = re.compile(r"\{\{(\w+)\}\}")
 def write(data: Mapping[str, Any], path: Path) -> int:
     """Write the page to a file; its size in bytes."""
     if not path.parent.is_dir():
-        raise UserError(f"{path}: the folder {path.parent} does not exist. Make it, or choose another --out.")
+        missing = f"{path}: the folder {path.parent} does not exist."
+        raise UserError(f"{missing} Make it, or choose another --output.")
     content = page(data).encode()
-    with writing(path, "Choose another --out."):
+    with writing(path, "Choose another --output."):
         write_atomically(path, content)
     return len(content)
 
