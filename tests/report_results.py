@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from tta_bench.corruptions.sets import SETS
-from tta_bench.store import MANIFEST, Record, ResultStore
+from tta_bench.store import Record, ResultStore
 
 HOSTILE = '</script><img src=x onerror="window.hacked=1"><b>&amp;{{script}}'
 SHORT = (("gaussian_noise", 5), ("fog", 5), ("jpeg_compression", 5))
 FULL = tuple((name, 5) for name in SETS["imagenet-c-15"])
 WEIGHTS = "ab" * 32
+CODE = "cafe"
 ZOA = {
     "q": 1,
     "c": 0.02,
@@ -105,12 +105,16 @@ def write(grid: Grid, results: Path) -> ResultStore:
     """The results folder of a grid, as a run would leave it."""
     store = ResultStore(results, grid.name)
     store.records_folder.mkdir(parents=True)
+    store.cells_folder.mkdir()
     cells = []
     for cell, method in _cells(grid):
         cells.append(cell)
         place = (cell["labels"]["model"], cell["bits"], method.name, cell["seed"])
-        store.append(cell["key"], list(_records(grid, cell, method, grid.ends.get(place, "ok"))))
-    (store.folder / MANIFEST).write_text(json.dumps({"version": "0", "cells": cells}))
+        end = grid.ends.get(place, "ok")
+        store.append(cell["key"], list(_records(grid, cell, method, end)))
+        if end != "unsupported":
+            store.describe(cell["key"], _description(cell, method))
+    store.write_manifest(cells)
     return store
 
 
@@ -139,6 +143,8 @@ def _cell(grid: Grid, labels: Record, model: str, bits: str, method: Method, see
         "seed": seed,
         "threads": 1,
         "labels": labels,
+        "corruptions": [],
+        "code": CODE,
         "key": f"{grid.name}-{order}-s{seed}",
         "bits": bits,
         "records_expected": grid.rounds * len(grid.domains),
@@ -148,32 +154,33 @@ def _cell(grid: Grid, labels: Record, model: str, bits: str, method: Method, see
 
 
 def _plugin(use: str, fingerprint: str = "", **params: Any) -> Record:
-    return {"use": use, "params": params, "version": "1", "fingerprint": fingerprint}
+    return {"group": "", "code": "", "use": use, "params": params, "version": "1", "fingerprint": fingerprint}
 
 
 def _records(grid: Grid, cell: Record, method: Method, end: str) -> Iterator[Record]:
-    """The cell's own record, then its domains; how far they go depends on how the cell ends."""
-    key = cell["key"]
+    """The cell's domains; how far they go depends on how the cell ends."""
+    stop = {"key": cell["key"], "status": end, "code": CODE, "reason": WHY.get(end)}
     if end == "unsupported":
-        yield {"kind": "domain", "key": key, "status": end, "reason": WHY[end]}
+        yield stop
         return
-    scale = 1 if cell["bits"] == "FP32" else 0.25
-    yield {
-        "kind": "cell",
-        "key": key,
-        "memory_bytes": int(method.memory_mib * scale * 2**20),
-        "packed_bytes": int(scale * 2**20),
-        "measured_bytes": None,
-        "weights_sha256": WEIGHTS,
-        "versions": {"tta-bench": "0.1.0", "torch": "2.5"},
-        "device": f"device {HOSTILE}",
-        "host": f"host {HOSTILE}",
-    }
     places = [(r, *domain) for r in range(1, grid.rounds + 1) for domain in grid.domains]
     for place in places if end == "ok" else places[: len(grid.domains) + 1]:
         yield _domain(grid, cell, method, *place)
     if end == "failed":
-        yield {"kind": "domain", "key": key, "status": end, "reason": WHY[end]}
+        yield stop
+
+
+def _description(cell: Record, method: Method) -> Record:
+    scale = 1 if cell["bits"] == "FP32" else 0.25
+    here = {"device": f"device {HOSTILE}", "cpu": "x86_64", "host": f"host {HOSTILE}"}
+    versions = {"tta-bench": "0.1.0", "torch": "2.5", "timm": "1.0"}
+    return {
+        "memory_bytes": int(method.memory_mib * scale * 2**20),
+        "packed_bytes": int(scale * 2**20),
+        "weights_sha256": WEIGHTS,
+        "code": {},
+        "environments": {"here": here | {"versions": versions}},
+    }
 
 
 def _domain(grid: Grid, cell: Record, method: Method, round_: int, corruption: str, severity: int) -> Record:
@@ -183,9 +190,10 @@ def _domain(grid: Grid, cell: Record, method: Method, round_: int, corruption: s
     sizes = [min(grid.batch, grid.images - done) for done in range(0, grid.images, grid.batch)]
     hits = [max(0, round(size * share)) for size in sizes]
     return {
-        "kind": "domain",
         "key": cell["key"],
         "status": "ok",
+        "code": CODE,
+        "environment": "here",
         "round": round_,
         "corruption": corruption,
         "severity": severity,

@@ -62,12 +62,12 @@ def test_imagenet_c_runs_from_files_to_a_table(call: Callable[..., Any], tmp_pat
     outcome = call("run", "--results", results, "--quiet")
     assert outcome.exit_code == 0, outcome.output
     found = records(tmp_path / "results", "tiny-c")
-    domains = [record for record in found if record["kind"] == "domain"]
-    assert len(domains) == 2 * 2 * 2
-    assert {record["status"] for record in domains} == {"ok"}
-    assert {record["images"] for record in domains} == {16}
-    facts = [record for record in found if record["kind"] == "cell"]
-    assert {len(record["weights_sha256"]) for record in facts} == {64}
+    assert len(found) == 2 * 2 * 2
+    assert {record["status"] for record in found} == {"ok"}
+    assert {record["images"] for record in found} == {16}
+    store = ResultStore(tmp_path / "results", "tiny-c")
+    facts = [store.description(row["key"]) for row in store.manifest()["cells"]]
+    assert {len(description["weights_sha256"]) for description in facts if description} == {64}
     table = CliRunner().invoke(cli.app, ["table", "--results", results, "--layout", "long-term"])
     assert "resnet-50 FP32" in table.output, table.output
     again = call("run", "--results", results)

@@ -40,18 +40,21 @@ class Machine:
         self.store.open(cells).release()
 
     def describe(self, cell: Cell, **facts: Any) -> None:
-        common = {"memory_bytes": 100, "packed_bytes": 50, "host": f"{self.host}, x86_64, Python 3.11"}
-        self.store.append(cell.key, [{"kind": "cell", "key": cell.key, **common, **facts}])
+        versions = {"torch": "2.9", "timm": "1.0"}
+        here = {"versions": versions, "device": "cpu", "cpu": "x86_64 AVX2", "host": f"{self.host}, x86_64"}
+        common = {"memory_bytes": 100, "packed_bytes": 50, "environments": {self.host: here}}
+        self.store.describe(cell.key, common | facts)
 
     def run(self, cell: Cell, *places: int, correct: int = 30, **facts: Any) -> None:
         """Write the cell's description and the records of these places."""
         self.describe(cell, **facts)
         for place in places:
-            self.store.append(cell.key, [result(cell, place, correct=correct, seconds=len(self.host))])
+            made = result(cell, place, correct=correct, seconds=len(self.host), environment=self.host)
+            self.store.append(cell.key, [made])
 
     def refuse(self, cell: Cell, status: str) -> None:
-        reason = f"why: {self.host}"
-        self.store.append(cell.key, [{"kind": "domain", "key": cell.key, "status": status, "reason": reason}])
+        refusal = {"key": cell.key, "status": status, "code": cell.code, "reason": f"why: {self.host}"}
+        self.store.append(cell.key, [refusal])
 
 
 def result(cell: Cell, place: int, **facts: Any) -> Record:
@@ -62,7 +65,7 @@ def result(cell: Cell, place: int, **facts: Any) -> Record:
     counts = {"images": 40, "correct": 30, "correct_per_batch": [16, 14], "top5_correct": 38, "ece": 0.1}
     passes = {"forward_images": 40, "backward_images": 0, "skipped_updates": 0, "nonfinite_images": 0}
     ends = {"seconds": 1.0, "fingerprint": f"mark-{place}"}
-    return {"kind": "domain", "key": cell.key, "status": "ok", **where, **counts, **passes, **ends, **facts}
+    return {"key": cell.key, "status": "ok", "code": cell.code, **where, **counts, **passes, **ends, **facts}
 
 
 @pytest.fixture
@@ -113,8 +116,10 @@ def test_a_cell_of_two_machines_says_which_record_is_whose(
     right.run(cells[0], 0, 1, 2, 3)
     merge([left.folder, right.folder], tmp_path / "C")
     records = ResultStore(tmp_path / "C", "small").read(cells[0].key)
-    told = [r["host"].split(",")[0] if r["kind"] == "cell" else r["seconds"] for r in records]
-    assert told == ["left", 4, 4, "right", 5, 5]
+    assert [record["environment"] for record in records] == ["left", "left", "right", "right"]
+    description = ResultStore(tmp_path / "C", "small").description(cells[0].key)
+    assert description is not None
+    assert list(description["environments"]) == ["left", "right"]
     log = json.loads((tmp_path / "C" / "small" / "merges.jsonl").read_text())
     assert log["records"] == {str(left.store.folder): 2, str(right.store.folder): 2}
 
@@ -180,7 +185,7 @@ def test_damaged_records_are_named_and_left_out(
     path.write_bytes(damage(path.read_bytes()))
     before = path.read_bytes()
     found = merge([left.folder, right.folder], tmp_path / "C").data[0]
-    assert [str(path) in note and "1 of 2 records" in note for note in found["notes"]] == [True]
+    assert [str(path) in note and "1 of 1 records" in note for note in found["notes"]] == [True]
     assert found["records"] == {str(right.store.folder): 2}
     assert path.read_bytes() == before, "what is merged is only read"
 
@@ -195,7 +200,7 @@ def test_the_furthest_checkpoint_comes_along(
     Checkpoints(two[0].store.folder).save(Checkpoint(cells[0].key, 3, 0, b"of no use any more"))
     merge([machine.folder for machine in two], tmp_path / "C")
     found = Checkpoints(tmp_path / "C" / "small")
-    assert found.load(cells[2].key) == Checkpoint(cells[2].key, 2, 0, b"state")
+    assert found.load(cells[2].key) == (Checkpoint(cells[2].key, 2, 0, b"state"), [])
     assert found.load(cells[0].key) is None
 
 
@@ -211,8 +216,8 @@ def test_merging_again_into_the_same_folder_changes_nothing(
     assert left.store.read(cells[0].key) == first
     assert again["records"] == {str(left.store.folder): 4}
     merge([right.folder, left.folder], tmp_path / "C")
-    hosts = [r.get("host", "")[:5] for r in ResultStore(tmp_path / "C", "small").read(cells[0].key)]
-    assert hosts == ["right", "", "", "", ""], "of a machine that adds nothing, nothing is said"
+    records = ResultStore(tmp_path / "C", "small").read(cells[0].key)
+    assert {record["environment"] for record in records} == {"right"}, "the other machine adds nothing"
 
 
 def test_what_was_measured_at_the_end_comes_along(
@@ -221,8 +226,9 @@ def test_what_was_measured_at_the_end_comes_along(
     two[0].run(cells[0], 0, 1)
     two[0].describe(cells[0], measured_bytes=7)
     merge([machine.folder for machine in two], tmp_path / "C")
-    records = ResultStore(tmp_path / "C", "small").read(cells[0].key)
-    assert records == two[0].store.read(cells[0].key)
+    merged = ResultStore(tmp_path / "C", "small")
+    assert merged.read(cells[0].key) == two[0].store.read(cells[0].key)
+    assert merged.description(cells[0].key) == two[0].store.description(cells[0].key)
 
 
 def test_grids_that_differ_become_one_table(write_yaml: Write, tmp_path: Path) -> None:
@@ -246,7 +252,7 @@ def test_records_of_cells_that_were_left_out_since_stay(
     left.store.open(cells[1:]).release()
     right.store.open(cells[1:]).release()
     merge([left.folder, right.folder], tmp_path / "C")
-    assert len(ResultStore(tmp_path / "C", "small").read(cells[0].key)) == 2
+    assert len(ResultStore(tmp_path / "C", "small").read(cells[0].key)) == 1
 
 
 def test_a_folder_that_a_run_holds_is_not_written(

@@ -221,7 +221,7 @@ def test_provenance_tells_where_a_number_is_from(data: Data) -> None:
     cell = cells[0]
     assert cell["weights"] == WEIGHTS
     assert cell["variant"] == "paper"
-    assert cell["versions"] == {"tta-bench": "0.1.0", "torch": "2.5"}
+    assert cell["versions"] == {"tta-bench": "0.1.0", "torch": "2.5", "timm": "1.0"}
     assert cell["host"].startswith("host ")
     assert cell["device"].startswith("device ")
     assert cell["records"] == [9, 9]

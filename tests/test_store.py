@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> ResultStore:
 
 def record(cell: Cell, round: int = 1, **facts: Any) -> dict[str, Any]:
     where = {"round": round, "corruption": "fog", "severity": 5}
-    return {"kind": "domain", "key": cell.key, "status": "ok", **where, **facts}
+    return {"key": cell.key, "status": "ok", "code": cell.code, **where, **facts}
 
 
 def test_what_is_appended_is_read_back(cell: Cell, store: ResultStore) -> None:

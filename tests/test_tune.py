@@ -131,7 +131,7 @@ def book(tmp_path: Path, *trials: list[float]) -> Ledger:
     store.records_folder.mkdir(parents=True)
     ledger = Ledger(store, goal())
     for number, accuracies in enumerate(trials):
-        ledger.begin(number, goal().params(number))
+        ledger.begin(number, goal().params(number), goal().cell.code)
         for step, accuracy in enumerate(accuracies):
             ledger.step(number, step, accuracy, 96)
     return ledger
@@ -193,7 +193,7 @@ def searched(results: Path, target: Goal, images: int = 1500, steps: int | None 
             start = search.started(number)
             left = target.steps - len(start.finished)
             for delivery in executor.run([target.trial(number)], [start]):
-                left -= any(r["kind"] == "domain" for r in delivery.records)
+                left -= bool(delivery.records)
                 if not search.received(number, [delivery], done=left == 0):
                     break
                 if steps is not None and (steps := steps - 1) < 0:
@@ -209,9 +209,8 @@ def test_a_search_spends_its_budget_and_no_more(tmp_path: Path) -> None:
     assert ledger.trials[0].ended == "complete"
     assert all(trial.ended in ("complete", "early") for trial in ledger.trials.values())
     recorded = [r for n in ledger.trials for r in search.writer.store.read(search.goal.trial(n).key)]
-    ran = [r for r in recorded if r["kind"] == "domain"]
-    assert sum(r["forward_images"] + 2 * r["backward_images"] for r in ran) == ledger.spent
-    assert {r["corruption"] for r in ran} <= set(HELD_OUT_4)
+    assert sum(r["forward_images"] + 2 * r["backward_images"] for r in recorded) == ledger.spent
+    assert {r["corruption"] for r in recorded} <= set(HELD_OUT_4)
 
 
 def test_a_killed_search_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
@@ -389,7 +388,7 @@ def test_ray_tune_killed_and_started_again(tmp_path: Path) -> None:
     path, results, out = tmp_path / "file.yaml", tmp_path / "results", tmp_path / "presets.yaml"
     path.write_text(yaml.safe_dump(FILE))
     command = [sys.executable, "-m", "tta_bench.cli", "tune", str(path), "--workers", "1"]
-    command += ["--results", str(results), "--out", str(out)]
+    command += ["--results", str(results), "--output", str(out)]
     driver = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     ledger = results / "small.tune" / "records" / f"trials.{goal().cell.key}.jsonl"
     deadline = time.monotonic() + 200

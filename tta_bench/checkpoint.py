@@ -2,8 +2,10 @@
 
     results/<name>/checkpoints/<key>.checkpoint
 
-Only the driver writes them, by atomic rename, with the last one beside it until the next is complete; a
-file whose digest does not fit is set aside.
+The line also holds the records that the log may not have yet, so that one atomic write saves a state and the
+results that led to it: a process killed between the two writes loses neither. Only the driver writes them, by
+atomic rename, with the last one beside it until the next is complete; a file whose digest does not fit is set
+aside.
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from tta_bench.exchange import Checkpoint
-from tta_bench.store import write_atomically, writing
+from tta_bench.store import Record, write_atomically, writing
 
 DIGEST_BYTES = 64
 
@@ -31,9 +34,10 @@ class Checkpoints:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "checkpoints"
 
-    def save(self, checkpoint: Checkpoint, sync: bool = True) -> None:
+    def save(self, checkpoint: Checkpoint, unlogged: Sequence[Record] = (), sync: bool = True) -> None:
         """Put a checkpoint in the place of the cell's last one; `sync` waits for the disk."""
         where = {"key": checkpoint.key, "place": checkpoint.place, "batch": checkpoint.batch}
+        where |= {"unlogged": list(unlogged)}
         line = json.dumps(where).encode() + b"\n"
         path = self._path(checkpoint.key)
         with writing(path):
@@ -44,8 +48,11 @@ class Checkpoints:
             write_atomically(path, _digest(line, checkpoint.content), line, checkpoint.content, sync=sync)
             _last(path).unlink(missing_ok=True)
 
-    def load(self, key: str) -> Checkpoint | None:
-        """The cell's last checkpoint, if there is one; raises Damaged once it has set a bad one aside."""
+    def load(self, key: str) -> tuple[Checkpoint, list[Record]] | None:
+        """The cell's last checkpoint, if there is one, and the records that the log may not have.
+
+        Raises Damaged once it has set a bad one aside.
+        """
         path = self._path(key)
         if not path.exists():  # the run died while it wrote the next one
             path = _last(path)
@@ -57,7 +64,8 @@ class Checkpoints:
         if content[:DIGEST_BYTES] == _digest(line, newline, state):
             where = json.loads(line)
             if where["key"] == key:
-                return Checkpoint(**where, content=state)
+                unlogged = where.pop("unlogged")
+                return Checkpoint(**where, content=state), unlogged
         aside = path.with_suffix(f".damaged-{int(time.time())}")
         os.replace(path, aside)
         raise Damaged(f"{path.name}: a damaged checkpoint was set aside as {aside.name}")

@@ -36,12 +36,14 @@ class Disk(NamedTuple):
 
 def needed(cells: Sequence[Cell]) -> Disk:
     """What a grid reads and writes; 0 for images that no table here knows."""
-    models = {str(cell.model): skeleton(cell.model.make("models")) for cell in cells}
+    models = {cell.model.digest: skeleton(cell.model.make()) for cell in cells}
     return Disk(
         images=_images(cells),
         weights=sum(p.numel() * p.element_size() for model in models.values() for p in model.parameters()),
         results=sum(cell.records_expected * (RECORD + BATCH * batches_of_domain(cell)) for cell in cells),
-        features=max((_features(task, models[str(task.cells[0].model)]) for task in tasks(cells)), default=0),
+        features=max(
+            (_features(task, models[task.cells[0].model.digest]) for task in tasks(cells)), default=0
+        ),
     )
 
 

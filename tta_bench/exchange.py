@@ -35,13 +35,14 @@ class Start:
 
     finished: frozenset[int] = frozenset()
     checkpoint: Checkpoint | None = None
-    described: bool = False  # the record of the cell as a whole is there
+    described: bool = False  # the bytes of a step are known, or not wanted
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """Records of one cell that become known together, and the checkpoint that follows them."""
+    """Records of one cell that become known together, the checkpoint that follows them, its description."""
 
     key: str
     records: list[Record] = field(default_factory=list)
     checkpoint: Checkpoint | None = None
+    description: Record | None = None

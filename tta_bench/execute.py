@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import platform
 import socket
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import cached_property
 from importlib.metadata import version
 
 import torch
@@ -18,6 +21,8 @@ from tta_bench.errors import Unsupported
 from tta_bench.exchange import Checkpoint, Delivery, Policy, Start
 from tta_bench.feed import Feed
 from tta_bench.grid import Cell
+from tta_bench.identity import code_of
+from tta_bench.isolation import settings_kept
 from tta_bench.lane import Lane
 from tta_bench.limits import TimeLimit, within
 from tta_bench.plan import make_method, rereads
@@ -55,48 +60,51 @@ class Executor:
                 return
             try:
                 lane = self._open(cell, start, lanes)
-                facts = [] if start.described else [self._facts(lane)]
+                description = self._description(lane)
             except Unsupported as reason:
                 yield Delivery(cell.key, [_record(cell, "unsupported") | {"reason": str(reason)}])
             except BROKEN:
                 yield Delivery(cell.key, [_failure(cell)])
             else:
                 lanes.append(lane)
-                if facts:
-                    yield Delivery(cell.key, facts)
+                yield Delivery(cell.key, description=description)
         if lanes:
             yield from self._stream(lanes, stop)
 
     def _open(self, cell: Cell, start: Start, others: Sequence[Lane]) -> Lane:
-        """The lane of a cell; cells that read the same features share one model."""
+        """The lane of a cell, with a model of its own; only the network that makes features is shared."""
         begun, meter = time.perf_counter(), memory.Meter(self.warm.device)
+        check_code(cell)
         with within(self.policy.cell_seconds), meter.watching():
             method = make_method(cell)
-            model = self._shared_model(method, others)
-            if model is None:
-                model = self.warm.model(cell)
-            else:
-                meter.hold(model)
+            model = self._model(cell, method)
             reason = method.unsupported(model)
             if reason is not None:
                 raise Unsupported(reason)
-            if method.consumes == "features" and method.batch_statistics(model):
-                model.use_batch_statistics()
             lane = Lane(cell, method, model, self.policy, start, meter)
-            images = self.warm.data(cell.data).source_images()
+            images = self.warm.source_images(cell.data)
             lane.setup(Source(images, cell.batch_size, self.warm.device))
+        if method.consumes == "features":
+            lane.backbone = self._shared_backbone(lane, others) or self._model(cell, method)
         lane.spent_seconds = time.perf_counter() - begun
         meter.peak_bytes = 0  # the column is about steps
         return lane
 
-    def _shared_model(self, method: Method, others: Sequence[Lane]) -> Model | None:
-        """The model of another consumer of the same features, if there is one."""
-        if method.consumes != "features":
-            return None
+    def _model(self, cell: Cell, method: Method) -> Model:
+        """A copy of the cell's model that normalises as the method wants its features to be made."""
+        with settings_kept(f"model {cell.model.use} or quantizer {cell.quantizer.use}"):
+            model = self.warm.model(cell)
+            if method.consumes == "features" and method.batch_statistics(model):
+                model.use_batch_statistics()
+        return model
+
+    def _shared_backbone(self, lane: Lane, others: Sequence[Lane]) -> Model | None:
+        """The network that already makes such features for another cell, if there is one."""
+        wanted = lane.method.batch_statistics(lane.model)
         same = (
-            other.model
+            other.backbone
             for other in others
-            if other.method.batch_statistics(other.model) == method.batch_statistics(other.model)
+            if other.backbone is not None and other.method.batch_statistics(other.model) == wanted
         )
         return next(same, None)
 
@@ -132,39 +140,63 @@ class Executor:
             if result is None:
                 return False
             mark = feed.stream.fingerprint(round, domain, cell.data.fingerprint)
-            record = _record(cell, "ok") | where | result | {"fingerprint": mark}
+            made = {"fingerprint": mark, "environment": self.environment_id}
+            record = _record(cell, "ok") | where | result | made
             later = range(round + 1, cell.rounds + 1) if lane.repeats else ()
             records = [record, *(record | {"round": r, "repeats": round} for r in later)]
-            yield Delivery(cell.key, records + self._measured(lane, place), lane.after(place))
+            yield Delivery(cell.key, records, lane.after(place), self._measured(lane, place))
         except BROKEN:
             lane.over = True
             yield Delivery(cell.key, [_failure(cell) | where])
         return True
 
-    def _measured(self, lane: Lane, place: int) -> list[Record]:
-        """After the last domain, the cell's facts once more, if CUDA has counted bytes meanwhile."""
-        return [self._facts(lane)] if lane.meter.peak_bytes and place + 1 == lane.places else []
+    def _measured(self, lane: Lane, place: int) -> Record | None:
+        """After the last domain, the bytes that CUDA has counted meanwhile."""
+        last = place + 1 == lane.places
+        return {"measured_bytes": lane.meter.peak_bytes} if lane.meter.peak_bytes and last else None
 
-    def _facts(self, lane: Lane) -> Record:
-        """What is true of the whole cell: bytes, versions, where it ran."""
+    def _description(self, lane: Lane) -> Record:
+        """What is true of the whole cell: where it runs and by which code and, unless known, its bytes."""
         cell = lane.cell
-        report = accounts.of(cell)
-        return {
-            "kind": "cell",
-            "key": cell.key,
-            "memory_bytes": report.memory_bytes,
-            "packed_bytes": report.packed_bytes,
-            "measured_bytes": lane.meter.peak_bytes or None,
+        described = {
             "weights_sha256": cell.model.fingerprint,
             "data_note": self.warm.data(cell.data).note(),
+            "code": {plugin.label: plugin.code for plugin in cell.plugins},
+            "environments": {self.environment_id: self.environment},
+        }
+        if lane.start.described:
+            return described
+        report = accounts.of(cell)
+        return described | {"memory_bytes": report.memory_bytes, "packed_bytes": report.packed_bytes}
+
+    @cached_property
+    def environment(self) -> Record:
+        """What may round sums differently, and where it is."""
+        return {
             "versions": {name: version(name) for name in ("tta-bench", "torch", "timm", "numpy")},
             "device": device.name(self.warm.device),
+            "cpu": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
             "host": f"{socket.gethostname()}, {platform.machine()}, Python {platform.python_version()}",
         }
 
+    @cached_property
+    def environment_id(self) -> str:
+        """A short name for it, which every record carries."""
+        return hashlib.sha256(json.dumps(self.environment, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def check_code(cell: Cell) -> None:
+    """Raise if a plugin's code here is not that of the driver which planned the run."""
+    for plugin in cell.plugins:
+        if code_of(plugin.group, plugin.use) != plugin.code:
+            raise RuntimeError(
+                f"{plugin.label}: its code in this process is not the code that the run started "
+                "with: it was edited meanwhile, or this machine has another version. Start the run again."
+            )
+
 
 def _record(cell: Cell, status: str) -> Record:
-    return {"kind": "domain", "key": cell.key, "status": status}
+    return {"key": cell.key, "status": status, "code": cell.code}
 
 
 def _failure(cell: Cell) -> Record:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from tta_bench.api import Data, Domain, Method, Model
+from tta_bench.api import Data, Domain, Model
 from tta_bench.data import read_ahead
 from tta_bench.features import FeatureCache
 from tta_bench.grid import Cell
@@ -45,23 +45,24 @@ class Feed:
         """The labels of every batch of a domain."""
         return [self.truth[torch.from_numpy(index)] for index in self.stream.batches(round, domain)]
 
-    def batches(
-        self, method: Method, model: Model, round: int, domain: Domain, first: int
-    ) -> Iterator[Batch]:
-        """What a method receives, in order, from batch number `first` on."""
-        known = self._known(model, round, domain) if method.consumes == "features" else {}
+    def images(self, round: int, domain: Domain, first: int, device: torch.device) -> Iterator[Batch]:
+        """The images of a domain from batch number `first` on, for the receiver to change."""
+        wanted = self.stream.batches(round, domain)[first:]
+        return ((batch, 0.0) for batch in _on(device, read_ahead.batches(self.data, domain, wanted)))
+
+    def features(self, backbone: Model, round: int, domain: Domain, first: int) -> Iterator[Batch]:
+        """Features z of these images, for the receiver to change. No method ever has the backbone itself."""
+        known = self._known(backbone, round, domain)
         indices = self.stream.batches(round, domain)
         wanted = [index for i, index in enumerate(indices) if i >= first and i not in known]
-        images = _on(model.device, read_ahead.batches(self.data, domain, wanted))
+        images = _on(backbone.device, read_ahead.batches(self.data, domain, wanted))
         for i in range(first, len(indices)):
-            if method.consumes == "images":
-                yield next(images), 0.0
-                continue
             if i not in known:
-                known[i] = self._features(model, next(images))
+                known[i] = self._features(backbone, next(images))
                 if self._on_disk is not None:
-                    self._on_disk.put((id(model), domain, i), *known[i])
-            yield known[i]
+                    self._on_disk.put((id(backbone), domain, i), *known[i])
+            z, seconds = known[i]
+            yield z.clone(), seconds
 
     def _known(self, model: Model, round: int, domain: Domain) -> dict[int, Batch]:
         """The features of a domain that need not be computed, by batch; those of others make room."""
@@ -83,6 +84,6 @@ class Feed:
 
 
 def _on(device: torch.device, images: Iterator[Tensor]) -> Iterator[Tensor]:
-    """The images on a device; pinned ones travel while the CPU goes on."""
+    """Copies of the images on a device; pinned ones travel while the CPU goes on."""
     for batch in images:
-        yield batch.to(device, non_blocking=True)
+        yield batch.to(device, non_blocking=True, copy=True)

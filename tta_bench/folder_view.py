@@ -87,9 +87,13 @@ class Watcher:
             rounds=cell["rounds"],
             accuracy=100 * sum(record["correct"] for record in ok) / images if images else None,
             seconds=sum(record["seconds"] for record in ok if "repeats" not in record),
-            host=next((r["host"].split(",")[0] for r in reversed(records) if r["kind"] == "cell"), ""),
+            host=_host(self._description(key)),
             changed=changed,
         )
+
+    def _description(self, key: str) -> Record:
+        path = self.store.cells_folder / f"{key}.json"
+        return self._cached(path, lambda: self.store.description(key)) or {}
 
     def _cached(self, path: Path, read: Callable[[], Any]) -> Any:
         """What a file holds; None if it is not there."""
@@ -101,6 +105,12 @@ class Watcher:
         if path not in self._files or self._files[path][0] != mark:
             self._files[path] = (mark, read())
         return self._files[path][1]
+
+
+def _host(description: Record) -> str:
+    """The machine that has last joined in computing a cell."""
+    environments = list(description.get("environments", {}).values())
+    return environments[-1]["host"].split(",")[0] if environments else ""
 
 
 def _changed(path: Path) -> float:

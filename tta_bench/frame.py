@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from tta_bench.store import Record, ResultStore
+from tta_bench.store import Record, ResultStore, place_of
 
 MIB = 2**20
 # What only a domain that has run can tell; columns all the same where none has.
@@ -40,7 +40,8 @@ def load(*stores: ResultStore) -> pd.DataFrame:
     for store in stores:
         for cell in store.manifest()["cells"]:
             if cell["key"] not in seen:
-                rows += list(_rows(cell, store.read(cell["key"])))
+                facts = store.description(cell["key"]) or {}
+                rows += list(_rows(cell, facts, store.read(cell["key"])))
             seen.add(cell["key"])
     return _tidy(rows)
 
@@ -57,17 +58,11 @@ def _tidy(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
     return frame if frame.empty else frame.assign(**dict.fromkeys(absent))
 
 
-def _rows(cell: Record, records: Sequence[Record]) -> Iterator[dict[str, Any]]:
+def _rows(cell: Record, facts: Record, records: Sequence[Record]) -> Iterator[dict[str, Any]]:
     """The rows of one cell; at least one, so that nothing drops out of a table unseen."""
-    facts: Record = {}
-    newest: dict[tuple[Any, ...], Record] = {}  # of a domain that was written twice, the last counts
-    for record in records:
-        if record["kind"] == "cell":
-            facts = record
-        else:
-            newest[tuple(record.get(name) for name in ("round", "corruption", "severity"))] = record
+    newest = {place_of(record): record for record in records}  # of a domain written twice, the last counts
     domains = list(newest.values())
-    common = _common(cell, facts)
+    common = _common(cell, facts) | _provenance(cell, facts, domains)
     order = {tuple(domain): i for i, domain in enumerate(cell["domains"])}
     for record in domains:
         yield common | _measured(record, order)
@@ -103,9 +98,31 @@ def _common(cell: Record, facts: Record) -> dict[str, Any]:
         "memory_mib": _mib(facts.get("memory_bytes")),
         "packed_mib": _mib(facts.get("packed_bytes")),
         "measured_mib": _mib(facts.get("measured_bytes")),
+        "other_code": False,
+        "environment": "",
         "status": "pending",
         "reason": "",
     }
+
+
+def _provenance(cell: Record, facts: Record, records: Sequence[Record]) -> dict[str, Any]:
+    """Whether other code than the last run's made a cell, and in what environments it was computed."""
+    known = facts.get("environments", {})
+    used = dict.fromkeys(record["environment"] for record in records if "environment" in record)
+    return {
+        "other_code": any(record["code"] != cell["code"] for record in records),
+        "environment": "; ".join(dict.fromkeys(_named(known.get(each)) for each in used)),
+    }
+
+
+def _named(environment: Record | None) -> str:
+    """What may round sums differently, in words."""
+    if environment is None:
+        return "an unknown environment"
+    versions = environment["versions"]
+    return (
+        f"torch {versions['torch']}, timm {versions['timm']}, {environment['device']}, {environment['cpu']}"
+    )
 
 
 def _measured(record: Record, order: dict[tuple[Any, ...], int]) -> dict[str, Any]:

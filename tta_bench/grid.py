@@ -15,34 +15,17 @@ from typing import Any
 from pydantic import ValidationError
 
 from tta_bench import registry
-from tta_bench.api import Bits, Domain, Plugin, Stream, Target
+from tta_bench.api import Bits, Domain, Method, Plugin, Stream, Target
 from tta_bench.config import Benchmark, Choice, make, make_data
 from tta_bench.corruptions.apply import version_of
 from tta_bench.errors import ConfigError, Problem, UserError
+from tta_bench.identity import PluginIdentity, identify
 from tta_bench.parameters import check_params
 from tta_bench.schema import Filter
 
 MAX_CELLS = 100_000
-
-
-@dataclass(frozen=True)
-class Part:
-    """A plugin with every parameter filled in, and what its numbers depend on."""
-
-    use: str
-    params: dict[str, Any]
-    version: str
-    fingerprint: str = ""
-
-    def make(self, group: str) -> Any:
-        """The plugin itself."""
-        return registry.load(group, self.use)(**self.params)
-
-    def identity(self, group: str) -> dict[str, Any]:
-        """What belongs in a key: not where files lie, but what is in them."""
-        where = registry.load(group, self.use).paths
-        params = {k: v for k, v in self.params.items() if k not in where}
-        return dataclasses.asdict(self) | {"params": params}
+AXES = ("data", "model", "quantizer", "method")
+PROTOCOL = ("domains", "rounds", "batch_size", "limit", "order", "reset", "seed", "threads")
 
 
 @dataclass(frozen=True)
@@ -59,14 +42,15 @@ class Labels:
 class Cell:
     """One row of the benchmark and one seed."""
 
-    data: Part
-    model: Part
-    quantizer: Part
-    method: Part
+    data: PluginIdentity
+    model: PluginIdentity
+    quantizer: PluginIdentity
+    method: PluginIdentity
+    corruptions: tuple[PluginIdentity, ...]  # those of the domains that are corruptions of ours
     domains: tuple[tuple[str, int], ...]
     rounds: int
     batch_size: int
-    limit: int | None
+    limit: int | None  # None: all test images
     order: str
     reset: str
     seed: int
@@ -90,28 +74,40 @@ class Cell:
         count = min(self.limit or images, images)
         return Stream(domains, self.rounds, self.batch_size, count, self.order, self.seed)
 
+    @property
+    def plugins(self) -> tuple[PluginIdentity, ...]:
+        """All plugins that have a part in the cell's numbers."""
+        return (self.data, self.model, self.quantizer, self.method, *self.corruptions)
+
+    @cached_property
+    def code(self) -> str:
+        """SHA-256 (first 12 digits) over the source code of its plugins; every record carries it."""
+        return _sha256([plugin.code for plugin in self.plugins])[:12]
+
     def with_key(self) -> Cell:
         """The cell under its own name: readable, and different whenever a number could differ."""
-        groups = {"data": "data", "model": "models", "quantizer": "quantizers", "method": "methods"}
-        identity = {k: getattr(self, k).identity(g) for k, g in groups.items()}
-        for name in (
-            "domains",
-            "rounds",
-            "batch_size",
-            "limit",
-            "order",
-            "reset",
-            "seed",
-            "threads",
-        ):
-            identity[name] = getattr(self, name)
-        known = set(registry.names("corruptions"))
-        identity["corruptions"] = [
-            version_of(registry.load("corruptions", c)) for c, _ in self.domains if c in known
-        ]
-        digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
+        facts = {"plugins": [plugin.key_facts() for plugin in self.plugins]}
+        identity = facts | {name: getattr(self, name) for name in PROTOCOL}
         readable = f"{self.model.use}.{self.quantizer.use}-{self.bits}.{self.method.use}"
-        return dataclasses.replace(self, key=f"{readable}.s{self.seed}-{digest}")
+        return dataclasses.replace(self, key=f"{readable}.s{self.seed}-{_sha256(identity)[:12]}")
+
+
+def cell_of(row: dict[str, Any]) -> Cell:
+    """The cell that a manifest describes."""
+    plugins: dict[str, Any] = {name: PluginIdentity(**row[name]) for name in AXES}
+    labels = row["labels"] | {"order": tuple(row["labels"]["order"])}
+    return Cell(
+        **plugins,
+        corruptions=tuple(PluginIdentity(**each) for each in row["corruptions"]),
+        **{name: row[name] for name in PROTOCOL if name != "domains"},
+        domains=tuple((name, severity) for name, severity in row["domains"]),
+        labels=Labels(**labels),
+        key=row["key"],
+    )
+
+
+def _sha256(plain: Any) -> str:
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
 def expand(benchmark: Benchmark, file: str = "benchmark") -> list[Cell]:
@@ -154,7 +150,7 @@ class _Maker:
     def __init__(self, benchmark: Benchmark) -> None:
         self.benchmark = benchmark
         self.problems: list[Problem] = []
-        self._parts: dict[tuple[str, str], Part] = {}
+        self._plugins: dict[tuple[str, str], PluginIdentity] = {}
 
     def cell(
         self,
@@ -165,20 +161,22 @@ class _Maker:
         order: tuple[int, int, int],
     ) -> Cell:
         stream = self.benchmark.stream
-        quantizer_part = self.part("quantizers", quantizer)
-        bits = str(Bits.parse(quantizer_part.params.get("bits", "FP32")))
-        method_part = self.method(method, model, quantizer.use, bits, seed)
+        quantised = self.plugin("quantizers", quantizer)
+        bits = str(Bits.parse(quantised.params.get("bits", "FP32")))
+        adapting = self.method(method, model, quantizer.use, bits, seed)
+        plugin: Method = adapting.make()
         cell = Cell(
             data=self.data(model),
-            model=self.part("models", model),
-            quantizer=quantizer_part,
-            method=method_part,
+            model=self.plugin("models", model),
+            quantizer=quantised,
+            method=adapting,
+            corruptions=self.corruptions,
             domains=self.domains,
             rounds=stream.rounds,
-            batch_size=max(stream.batch_size, method_part.make("methods").gathers),
-            limit=stream.limit,
+            batch_size=max(stream.batch_size, plugin.gathers),
+            limit=self.limit,
             order=stream.order,
-            reset=method.reset or stream.reset,
+            reset=(method.reset or stream.reset) if plugin.memory == "stream" else "never",
             seed=seed,
             threads=self.benchmark.run.threads,
             labels=Labels(model.name, quantizer.name, method.name, order),
@@ -191,32 +189,50 @@ class _Maker:
         steady = {"clean", *make(self.benchmark.data, "data").own_domains()}
         return tuple((c, 0 if c in steady else stream.severity) for c in stream.corruptions)
 
-    def data(self, model: Choice) -> Part:
+    @cached_property
+    def corruptions(self) -> tuple[PluginIdentity, ...]:
+        known, names = set(registry.names("corruptions")), dict.fromkeys(name for name, _ in self.domains)
+        used = {name: registry.load("corruptions", name) for name in names if name in known}
+        return tuple(identify("corruptions", name, {}, version_of(used[name]), "") for name in used)
+
+    def data(self, model: Choice) -> PluginIdentity:
         """The data as this model looks at it; presets do not touch what its fingerprint is taken of."""
         known = ("data", model.name)
-        if known not in self._parts:
+        if known not in self._plugins:
             choice = self.benchmark.data
             plugin = make_data(choice, make(model, "models"))
-            self._parts[known] = _part(choice.use, plugin, self.data_fingerprint)
-        return self._parts[known]
+            self._plugins[known] = _identity("data", choice.use, plugin, self.data_fingerprint)
+        return self._plugins[known]
+
+    @cached_property
+    def _data(self) -> Any:
+        return make(self.benchmark.data, "data")
 
     @cached_property
     def data_fingerprint(self) -> str:
-        plugin = make(self.benchmark.data, "data")
-        parts = [plugin.fingerprint()]
-        parts += [plugin.domain_fingerprint(Domain(*domain)) for domain in self.domains]
+        parts = [self._data.fingerprint()]
+        parts += [self._data.domain_fingerprint(Domain(*domain)) for domain in self.domains]
         return hashlib.sha256("/".join(parts).encode()).hexdigest() if any(parts[1:]) else parts[0]
 
-    def part(self, group: str, choice: Choice) -> Part:
+    @cached_property
+    def limit(self) -> int | None:
+        """The limit, or None if it leaves out no image: both would be the same computation."""
+        limit = self.benchmark.stream.limit
+        if limit is None or not self.data_fingerprint:  # images that are not here cannot be counted
+            return limit
+        with registry.asking("data", self.benchmark.data.use):
+            return limit if limit < len(self._data.test_labels()) else None
+
+    def plugin(self, group: str, choice: Choice) -> PluginIdentity:
         known = (group, choice.name)
-        if known not in self._parts:
+        if known not in self._plugins:
             plugin = make(choice, group)
             with registry.asking(group, choice.use):
                 fingerprint = plugin.fingerprint() if hasattr(plugin, "fingerprint") else ""
-            self._parts[known] = _part(choice.use, plugin, fingerprint)
-        return self._parts[known]
+            self._plugins[known] = _identity(group, choice.use, plugin, fingerprint)
+        return self._plugins[known]
 
-    def method(self, choice: Choice, model: Choice, quantizer: str, bits: str, seed: int) -> Part:
+    def method(self, choice: Choice, model: Choice, quantizer: str, bits: str, seed: int) -> PluginIdentity:
         """Field defaults < the method's presets < a presets file < the file's presets < what the entry says.
 
         A method that draws random numbers has a field `seed`; the cell's own goes there.
@@ -229,7 +245,7 @@ class _Maker:
         for tuned in self.benchmark.tuned:
             params |= tuned.set if tuned.fits(choice, target, quantizer) else {}
         params |= self._file_presets(choice, target) | choice.params
-        return _part(choice.use, cls(**params))
+        return _identity("methods", choice.use, cls(**params))
 
     def _file_presets(self, choice: Choice, target: Target) -> dict[str, Any]:
         chosen: dict[str, Any] = {}
@@ -244,8 +260,11 @@ class _Maker:
         return chosen
 
 
-def _part(use: str, plugin: Plugin, fingerprint: str = "") -> Part:
-    return Part(use, dataclasses.asdict(plugin), plugin.version, fingerprint)  # type: ignore[call-overload]
+def _identity(group: str, use: str, plugin: Plugin, fingerprint: str = "") -> PluginIdentity:
+    """A plugin's identity; every parameter has its field's own type, so that 16 and 16.0 are one value."""
+    params = dataclasses.asdict(plugin)  # type: ignore[call-overload]
+    typed, _ = check_params(type(plugin), params, use)
+    return identify(group, use, params | typed, plugin.version, fingerprint)
 
 
 def _wanted(cell: Cell, benchmark: Benchmark) -> bool:
@@ -253,20 +272,35 @@ def _wanted(cell: Cell, benchmark: Benchmark) -> bool:
     return included and not any(matches(cell, f) for f in benchmark.exclude)
 
 
-def only(cells: Sequence[Cell], text: str) -> list[Cell]:
-    """The cells that fit one `--only key=pattern`."""
+def only(cells: Sequence[Cell], texts: Sequence[str]) -> list[Cell]:
+    """The cells that fit `--only key=pattern`: of several patterns for one key any, of several keys all."""
+    kept = list(cells)
+    by_key: dict[str, list[Cell]] = {}
+    for text in texts:
+        key, wanted = _only_filter(text)
+        found = [cell for cell in cells if matches(cell, wanted)]
+        if not found:
+            raise UserError(f"--only {text}: no cell matches. `tta-bench plan` lists them.")
+        by_key.setdefault(key, []).extend(found)
+    for found in by_key.values():
+        keys = {cell.key for cell in found}
+        kept = [cell for cell in kept if cell.key in keys]
+    if cells and not kept:
+        flags = " ".join(f"--only {text}" for text in texts)
+        raise UserError(f"{flags}: no cell matches all of it. `tta-bench plan` lists them.")
+    return kept
+
+
+def _only_filter(text: str) -> tuple[str, Filter]:
+    """Key and filter of one `--only key=pattern`."""
     key, equals, value = text.partition("=")
     if not equals or key not in Filter.model_fields:
         known = ", ".join(Filter.model_fields)
         raise UserError(f"--only {text}: not of the form key=pattern. Keys: {known}.")
     try:
-        wanted = Filter.model_validate({key: value})
+        return key, Filter.model_validate({key: value})
     except ValidationError:
         raise UserError(f"--only {text}: {value!r} does not fit {key}.") from None
-    found = [cell for cell in cells if matches(cell, wanted)]
-    if not found:
-        raise UserError(f"--only {text}: no cell matches. `tta-bench plan` lists them.")
-    return found
 
 
 def matches(cell: Cell, wanted: Filter) -> bool:

@@ -18,6 +18,7 @@ from tta_bench.api import Domain, Method, Model, Source
 from tta_bench.exchange import Checkpoint, Policy, Start
 from tta_bench.feed import Batch, Feed
 from tta_bench.grid import Cell
+from tta_bench.isolation import settings_kept
 from tta_bench.limits import within
 from tta_bench.memory import Meter
 from tta_bench.plan import forgets, repeats
@@ -53,9 +54,11 @@ class Lane:
     ) -> None:
         self.cell, self.method, self.model = cell, method, model
         self.policy, self.start, self.meter = policy, start, meter
-        self.repeats, self.forgets = policy.share and repeats(cell, method), forgets(cell, method)
-        # Without a state of its own, a method that remembers can only start from the beginning.
-        self.restorable = self.forgets or type(method).state_dict is not Method.state_dict
+        self.backbone: Model | None = None  # makes the features of a method that consumes them
+        self.same_rounds, self.forgets = repeats(cell, method), forgets(cell, method)
+        self.repeats = policy.share and self.same_rounds
+        # Without a state of its own, a method that remembers can only start where it has forgotten.
+        self.restorable = method.memory != "stream" or type(method).state_dict is not Method.state_dict
         self.places = len(cell.domains) * (1 if self.repeats else cell.rounds)
         self.spent_seconds = 0.0
         self.over = False
@@ -63,7 +66,7 @@ class Lane:
     def setup(self, source: Source) -> None:
         """Give the method its model and the clean images; passes of the setup are not counted."""
         seed_everything(self.cell.key)
-        with torch.no_grad():
+        with settings_kept(f"method {self.cell.method.use}"), torch.no_grad():
             self.method.setup(self.model, source)
 
     def wants(self, place: int) -> bool:
@@ -75,7 +78,7 @@ class Lane:
         round, domain = self.where(place, feed)
         labels = feed.labels(round, domain)
         first, tally = self._begin(place, round, domain)
-        batches = feed.batches(self.method, self.model, round, domain, first)
+        batches = self._batches(feed, round, domain, first)
         saved = time.monotonic()
         for done, target in enumerate(labels[first:], first + 1):
             self._step(batches, target, tally)
@@ -88,6 +91,11 @@ class Lane:
                 saved = time.monotonic()
         counts = {k: v for k, v in vars(tally).items() if k != "score"}
         yield tally.score.summary() | counts
+
+    def _batches(self, feed: Feed, round: int, domain: Domain, first: int) -> Iterator[Batch]:
+        if self.backbone is None:
+            return feed.images(round, domain, first, self.model.device)
+        return feed.features(self.backbone, round, domain, first)
 
     def where(self, place: int, feed: Feed) -> tuple[int, Domain]:
         """Round (from 1) and domain of a place."""
@@ -118,7 +126,9 @@ class Lane:
             restore_generators(saved["generators"])
             assert checkpoint is not None
             return checkpoint.batch, tally
-        seed_everything(f"{self.cell.key}/{round}/{domain}")
+        # Rounds that must be equal draw the same numbers, whether they are computed or copied.
+        turn = 1 if self.same_rounds else round
+        seed_everything(f"{self.cell.key}/{turn}/{domain}")
         if self.cell.reset == "domain":
             self.method.reset()
         return 0, tally
@@ -127,7 +137,7 @@ class Lane:
         """One batch: read it, adapt to it, score it."""
         start = time.perf_counter()
         try:
-            with within(self.seconds_left):
+            with within(self.seconds_left), settings_kept(f"method {self.cell.method.use}"):
                 batch, load_seconds = next(batches)
                 passes = (self.model.passes.forward_images, self.model.passes.backward_images)
                 skipped, begun = self.method.skipped_updates, time.perf_counter()

@@ -26,7 +26,6 @@ from tta_bench.store import (
     ResultStore,
     benchmarks,
     cell_status,
-    write_atomically,
     writing,
 )
 from tta_bench.union import unite
@@ -43,7 +42,8 @@ class Merged:
     store: ResultStore
     cells: list[Record]
     records: dict[str, list[Record]] = field(default_factory=dict)  # by key
-    checkpoints: dict[str, Checkpoint] = field(default_factory=dict)
+    descriptions: dict[str, Record] = field(default_factory=dict)
+    checkpoints: dict[str, tuple[Checkpoint, list[Record]]] = field(default_factory=dict)
     given: Counter[Path] = field(default_factory=Counter)  # records of domains, by folder
     notes: list[str] = field(default_factory=list)
     conflicts: list[str] = field(default_factory=list)
@@ -89,8 +89,12 @@ def _joined(target: ResultStore, stores: Sequence[ResultStore]) -> Merged:
     named = [cell["key"] for cell in merged.cells]
     there = {path.stem for store in stores for path in store.records_folder.glob("*.jsonl")}
     for key in [*named, *sorted(there.difference(named))]:  # results of cells that were left out since stay
-        union = unite(key, [(store.folder, _read(store, key, merged.notes)) for store in stores])
+        descriptions = [(s.folder, found) for s in stores if (found := s.description(key)) is not None]
+        parts = [(store.folder, _read(store, key, merged.notes)) for store in stores]
+        union = unite(key, parts, descriptions)
         merged.records[key] = union.records
+        if union.description is not None:
+            merged.descriptions[key] = union.description
         merged.given += union.given
         merged.notes += union.notes
         merged.conflicts += union.conflicts
@@ -144,8 +148,12 @@ def _furthest(key: str, stores: Sequence[ResultStore], merged: Merged) -> None:
             merged.notes.append(f"{store.folder}: {damage}.")
             continue
         best = merged.checkpoints.get(key)
-        if found and (best is None or (found.place, found.batch) > (best.place, best.batch)):
+        if found and (best is None or _position(found[0]) > _position(best[0])):
             merged.checkpoints[key] = found
+
+
+def _position(checkpoint: Checkpoint) -> tuple[int, int]:
+    return checkpoint.place, checkpoint.batch
 
 
 # -- writing and telling -----------------------------------------------------------------------------
@@ -166,15 +174,17 @@ def _write(merged: Merged) -> None:
     store, checkpoints = merged.store, Checkpoints(merged.store.folder)
     with writing(store.folder, "What was to be merged is untouched; choose another folder with --into."):
         store.records_folder.mkdir(parents=True, exist_ok=True)
+        store.cells_folder.mkdir(exist_ok=True)
         for key, records in merged.records.items():
+            if key in merged.descriptions:
+                store.describe(key, merged.descriptions[key])
             if records != store.read(key):
                 store.keep(key, records)
             if key in merged.checkpoints:
-                checkpoints.save(merged.checkpoints[key])
+                checkpoints.save(*merged.checkpoints[key])
             else:
                 checkpoints.remove(key)
-        manifest = {"version": __version__, "cells": merged.cells}
-        write_atomically(store.folder / MANIFEST, json.dumps(manifest, indent=1).encode())
+        store.write_manifest(merged.cells)
         entry = {"time": time.time(), "version": __version__, "records": _given(merged)}
         with open(store.folder / LOG, "a") as log:
             log.write(json.dumps(entry) + "\n")

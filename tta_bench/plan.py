@@ -23,8 +23,7 @@ class Task:
     @property
     def place(self) -> tuple[str, str]:
         """What a worker keeps warm for it."""
-        cell = self.cells[0]
-        return (cell.model.use, f"{cell.quantizer.use} {cell.quantizer.params}")
+        return (self.cells[0].model.digest, self.cells[0].quantizer.digest)
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Passes:
 
 def make_method(cell: Cell) -> Method:
     """A cell's method with its parameters, not yet set up."""
-    return cell.method.make("methods")
+    return cell.method.make()
 
 
 def forgets(cell: Cell, method: Method) -> bool:
@@ -86,12 +85,12 @@ def spread(found: Sequence[Task], workers: int) -> list[Task]:
 
 
 def narrowed(start: Start, cell: Cell, domains: frozenset[int] | None) -> Start:
-    """The start of a cell of which only some domains are run here; the piece with the first describes it."""
+    """The start of a cell of which only some domains are run here."""
     if domains is None:
         return start
     count = len(cell.domains)
     others = {place for place in range(count * cell.rounds) if place % count not in domains}
-    return replace(start, finished=start.finished | others, described=start.described or 0 not in domains)
+    return replace(start, finished=start.finished | others)
 
 
 def passes(cells: Sequence[Cell]) -> Passes:
@@ -114,7 +113,8 @@ def task_passes(task: Task) -> float:
 
 def _pass_identity(cell: Cell) -> tuple[object, ...]:
     stream = (cell.domains, cell.rounds, cell.batch_size, cell.limit, cell.order, cell.seed)
-    return (str(cell.data), str(cell.model), str(cell.quantizer), stream, cell.threads)
+    plugins = (cell.data, cell.model, cell.quantizer, *cell.corruptions)
+    return (*(plugin.digest for plugin in plugins), stream, cell.threads)
 
 
 def _cut(task: Task, pieces: int) -> Iterator[Task]:

@@ -19,6 +19,7 @@ from rich.progress import (
 from rich.progress import Progress as Bars
 
 from tta_bench.store import Record
+from tta_bench.terminal import LINES, printable
 
 if TYPE_CHECKING:
     from tta_bench.grid import Cell
@@ -35,7 +36,7 @@ class Progress:
 
     def note(self, text: str) -> None:
         """One line about something worth knowing."""
-        self.console.print(text, markup=False, soft_wrap=True)
+        self.console.print(printable(text, LINES), markup=False, soft_wrap=True)
 
     @contextmanager
     def running(self, cells: Sequence[Cell], done: int) -> Iterator[None]:
@@ -51,7 +52,7 @@ class Progress:
             yield
             return
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),  # brackets in a name are no markup
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
@@ -75,18 +76,17 @@ class Progress:
     def records(self, records: list[Record]) -> None:
         """Records of one cell have arrived."""
         cell = self.cells[records[0]["key"]]
-        arrived = [r for r in records if r["kind"] == "domain"]
-        over = any(r["status"] != "ok" for r in arrived)
-        share = cell.records_expected - self.seen[cell.key] if over else len(arrived)
+        over = any(r["status"] != "ok" for r in records)
+        share = cell.records_expected - self.seen[cell.key] if over else len(records)
         self.seen[cell.key] += share
-        if arrived and self.seen[cell.key] == cell.records_expected:
+        if self.seen[cell.key] == cell.records_expected:
             self.finished += 1
         labels = cell.labels
         self._show(f"{labels.model} {cell.bits} {labels.method}", share)
 
     def _show(self, what: str, share: int) -> None:
         if self.bars is not None:
-            self.bars.update(self.bar, advance=share, description=what)
+            self.bars.update(self.bar, advance=share, description=printable(what))
             return
         now, total = time.monotonic(), sum(self.seen.values())
         if now - self.last_line < PLAIN_INTERVAL_SECONDS and total < self.expected:

@@ -106,7 +106,7 @@ class TaskJob:
 
     def receive(self, answer: Delivery) -> None:
         self.sink.delivered(answer)
-        states = {record.get("status") for record in answer.records}
+        states = {record["status"] for record in answer.records}
         if states & {"failed", "unsupported"}:
             self.ended.add(answer.key)
         self.reached[answer.key] += "ok" in states
@@ -131,6 +131,6 @@ class TaskJob:
             return [self]
         for cell in left:
             reason = why if final else f"{why}\nThe worker died {self.deaths} times without getting further."
-            record = {"kind": "domain", "key": cell.key, "status": "failed", "reason": reason}
+            record = {"key": cell.key, "status": "failed", "code": cell.code, "reason": reason}
             self.sink.delivered(Delivery(cell.key, [record]))
         return []

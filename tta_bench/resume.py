@@ -11,19 +11,21 @@ from tta_bench.store import Record
 
 
 def start_of(
-    cell: Cell, records: Sequence[Record], checkpoint: Checkpoint | None
+    cell: Cell, records: Sequence[Record], checkpoint: Checkpoint | None, share: bool = True
 ) -> tuple[Start, list[Record]]:
     """The start of a cell, and those of its records that stay; all others are computed again.
 
-    What forgets at every domain goes on at any domain that has no record. What remembers goes on at its
-    checkpoint, and only if every domain before it is recorded: a state is of no use without its past.
+    A cell that forgets at every domain goes on at any domain that has no record. One that remembers goes on
+    at its checkpoint, and only if every domain before it is recorded: a state is of no use without its past.
+    Without sharing, rounds that were copied from the first are computed like all others.
     """
     method = make_method(cell)
-    count, repeating = len(cell.domains), repeats(cell, method)
+    count, once = len(cell.domains), share and repeats(cell, method)
     index = {tuple(domain): i for i, domain in enumerate(cell.domains)}
-    by_place = {_place(record, index): record for record in records if record.get("status") == "ok"}
+    sound = [r for r in records if r["status"] == "ok" and r["code"] == cell.code]
+    by_place = {_place(r, index): r for r in sound if share or "repeats" not in r}
     finished = set(by_place)
-    if repeating:  # a place of the first round stands for all rounds, and is there only if they all are
+    if once:  # a place of the first round stands for all rounds, and is finished only if they all are
         finished = {i for i in range(count) if all(i + r * count in by_place for r in range(cell.rounds))}
     if len(by_place) == cell.records_expected:
         checkpoint = None
@@ -34,9 +36,8 @@ def start_of(
         finished = set(range(checkpoint.place))
     else:
         finished, checkpoint = set(), None
-    kept = [r for place, r in sorted(by_place.items()) if (place % count if repeating else place) in finished]
-    facts = [record for record in records if record["kind"] == "cell"][-1:] if kept or checkpoint else []
-    return Start(frozenset(finished), checkpoint, bool(facts)), facts + kept
+    kept = [r for place, r in sorted(by_place.items()) if (place % count if once else place) in finished]
+    return Start(frozenset(finished), checkpoint), kept
 
 
 def _place(record: Record, index: dict[tuple[object, ...], int]) -> int:

@@ -16,7 +16,7 @@ from tta_bench.interrupt import Interrupt
 from tta_bench.progress import Progress
 from tta_bench.runner import Runner, chores
 from tta_bench.schema import Device, RunSection
-from tta_bench.store import ResultStore
+from tta_bench.store import ResultStore, cell_status
 from tta_bench.writer import Writer
 
 OVERWRITE = ("missing", "failed", "all")
@@ -43,8 +43,12 @@ def run(
     overwrite: str,
     progress: Progress,
     chosen: Sequence[Cell] | None = None,
+    keep_stale: bool = False,
 ) -> Summary:
-    """Run those of the chosen cells (default: all) that have no result yet; return how these stand."""
+    """Run those of the chosen cells (default: all) that have no result yet; return how these stand.
+
+    `keep_stale` accepts finished cells that were computed by other code of their plugins.
+    """
     chosen = cells if chosen is None else chosen
     store = ResultStore(results, name)
     lock = store.open(cells)
@@ -55,10 +59,14 @@ def run(
                 progress.note(damage)
         if runner.policy.share and overwrite != "all":
             take_over(store, chosen, progress)
-        waiting = pending(store, chosen, overwrite)
+        work = pending(store, chosen, overwrite, keep_stale)
+        waiting = work.waiting
+        for note in stale_notes(store, work.stale, keep_stale):
+            progress.note(note)
         if waiting:
             check_inputs(waiting)
-            writer = Writer(store, progress, anew=waiting if overwrite == "all" else [])
+            anew = waiting if overwrite == "all" else work.stale
+            writer = Writer(store, progress, anew, runner.policy.share)
             done = len(chosen) - len(waiting)
             with progress.running(waiting, done), Interrupt(progress.note) as stop:
                 runner.run(plan.tasks(waiting, runner.policy.share), chores(waiting), writer, stop)
@@ -79,10 +87,47 @@ def take_over(store: ResultStore, cells: Sequence[Cell], progress: Progress) -> 
         progress.note(f"{cells_are} done in {name}, and taken from there.")
 
 
-def pending(store: ResultStore, cells: Sequence[Cell], overwrite: str) -> list[Cell]:
-    """The cells to run: those without a result, those that failed as well, or all."""
+@dataclass(frozen=True)
+class Work:
+    """The cells to run, and those that other code has begun or computed."""
+
+    waiting: list[Cell]
+    stale: list[Cell]
+
+
+def pending(store: ResultStore, cells: Sequence[Cell], overwrite: str, keep_stale: bool = False) -> Work:
+    """The cells to run: those without a result, those that failed as well, or all.
+
+    Results of other code count only if they are complete and to be kept. A finished cell whose description
+    was lost is visited once more, to describe it.
+    """
     redo = {"missing": {"missing"}, "failed": {"missing", "failed"}}.get(overwrite)
-    return [cell for cell in cells if redo is None or store.status(cell) in redo]
+    work = Work([], [])
+    for cell in cells:
+        records = store.read(cell.key)
+        stale = any(record["code"] != cell.code for record in records)
+        state = cell_status(records, cell.records_expected)
+        lost = state == "done" and store.description(cell.key) is None
+        kept = stale and keep_stale and state in ("done", "unsupported")
+        if stale:
+            work.stale.append(cell)
+        if redo is None or state in redo or (not kept and (stale or lost)):
+            work.waiting.append(cell)
+    return work
+
+
+def stale_notes(store: ResultStore, cells: Sequence[Cell], kept: bool) -> list[str]:
+    """Which plugins' code has changed since cells were computed, and what becomes of these."""
+    changed: Counter[str] = Counter()
+    for cell in cells:
+        known = (store.description(cell.key) or {}).get("code", {})
+        changed.update([plugin.label for plugin in cell.plugins if known.get(plugin.label) != plugin.code])
+    again = "They are computed again; --keep-stale keeps finished ones."
+    remedy = "Finished ones are kept." if kept else again
+    return [
+        f"The code of {name} has changed since {count} cell{'s' * (count != 1)} were computed. {remedy}"
+        for name, count in sorted(changed.items())
+    ]
 
 
 def check_inputs(cells: Sequence[Cell]) -> None:
@@ -90,11 +135,11 @@ def check_inputs(cells: Sequence[Cell]) -> None:
     from tta_bench.api import Domain
 
     problems: dict[str, Problem] = {}
-    for cell in {str(c.model): c for c in cells}.values():
-        for text in cell.model.make("models").problems():
+    for cell in {c.model.digest: c for c in cells}.values():
+        for text in cell.model.make().problems():
             problems[text] = Problem(f"model {cell.labels.model}", text)
-    for cell in {str(c.data): c for c in cells}.values():
-        for text in cell.data.make("data").problems([Domain(*d) for d in cell.domains]):
+    for cell in {c.data.digest: c for c in cells}.values():
+        for text in cell.data.make().problems([Domain(*d) for d in cell.domains]):
             problems[text] = Problem(f"data {cell.data.use}", text)
     if problems:
         raise ConfigError("inputs", list(problems.values()))

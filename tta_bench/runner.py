@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from tta_bench import limits
 from tta_bench.api import Domain
 from tta_bench.exchange import Delivery, Policy, Start
 from tta_bench.grid import Cell
@@ -48,6 +49,7 @@ class LocalRunner:
     def run(self, tasks: Sequence[Task], chores: Sequence[Chore], sink: Sink, stop: Stop) -> None:
         from tta_bench.execute import Executor
 
+        limits.check(self.policy.cell_seconds)
         executor = Executor(self.policy)
         for i, (cell, domain) in enumerate(chores, 1):
             if stop():
@@ -74,5 +76,5 @@ def chores(cells: Sequence[Cell]) -> list[Chore]:
     found: dict[tuple[object, ...], Chore] = {}
     for cell in cells:
         for domain in cell.domains:
-            found.setdefault((str(cell.data), cell.limit, domain), (cell, Domain(*domain)))
+            found.setdefault((cell.data.digest, cell.limit, domain), (cell, Domain(*domain)))
     return list(found.values())

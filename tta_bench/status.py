@@ -13,7 +13,7 @@ def describe(store: ResultStore) -> Description:
     """State, records and accuracy so far of every cell, and the reason where there is one."""
     rows, reasons = [], []
     for cell in store.manifest()["cells"]:
-        records = [r for r in store.read(cell["key"]) if r["kind"] == "domain"]
+        records = store.read(cell["key"])
         rows.append(_row(cell, records))
         for record in records:
             if record["status"] == "failed":

@@ -1,10 +1,12 @@
 """The results folder of one benchmark: append-only, checksummed records, one file a cell.
 
     results/<name>/benchmark.json      the cells of the last run, in order, with their names
-    results/<name>/records/<key>.jsonl the cell's description, then a line for every round and domain
+    results/<name>/cells/<key>.json    what is true of a whole cell: bytes, code, where it was computed
+    results/<name>/records/<key>.jsonl a line for every round and domain
     results/<name>/checkpoints/        cells that are under way, see `checkpoint`
     results/<name>/lock                held by the run that is writing
 
+The description of a cell is a file of its own, because it is rewritten while the log is only appended to.
 Every line ends with a checksum of what stands before it, so that a torn or edited line is noticed.
 """
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:  # reading results must not import torch, which cells' plugins
 
 Record = dict[str, Any]
 MANIFEST = "benchmark.json"
+FORMAT = 2  # of the folder; 1 had the description in the log, and other keys
 
 
 class ResultStore:
@@ -37,6 +40,7 @@ class ResultStore:
     def __init__(self, results: Path, name: str) -> None:
         self.folder = results / name
         self.records_folder = self.folder / "records"
+        self.cells_folder = self.folder / "cells"
 
     # Reading -----------------------------------------------------------------------------------
 
@@ -44,11 +48,13 @@ class ResultStore:
         """The cells of the last run, in order."""
         path = self.folder / MANIFEST
         try:
-            return json.loads(path.read_text())
+            manifest: Record = json.loads(path.read_text())
         except FileNotFoundError:
             raise UserError(f"{path}: no such run. Start one with `tta-bench run`.") from None
         except ValueError:
             raise UserError(f"{path}: is damaged. Run the benchmark again to rewrite it.") from None
+        refuse_other_format(path, manifest)
+        return manifest
 
     def read(self, key: str) -> list[Record]:
         """The intact records of a cell, newest last."""
@@ -58,9 +64,20 @@ class ResultStore:
             return []
         return [record for record, _ in _intact(content, key)]
 
+    def description(self, key: str) -> Record | None:
+        """What is known of a whole cell; None if that was never written, or is damaged."""
+        try:
+            content = self._description_path(key).read_bytes()
+        except FileNotFoundError:
+            return None
+        return next((record for record, _ in _intact(content, key)), None)
+
     def status(self, cell: Cell) -> str:
-        """`done`, `unsupported`, `failed` or `missing`."""
-        return cell_status(self.read(cell.key), cell.records_expected)
+        """`done`, `unsupported`, `failed`, `missing`, or `stale` if other code has made its records."""
+        records = self.read(cell.key)
+        if any(record["code"] != cell.code for record in records):
+            return "stale"
+        return cell_status(records, cell.records_expected)
 
     # Writing -----------------------------------------------------------------------------------
 
@@ -68,11 +85,13 @@ class ResultStore:
         """Take the folder for one run and write down what it is about."""
         with writing(self.folder, "Choose another --results folder."):
             self.records_folder.mkdir(parents=True, exist_ok=True)
+            self.cells_folder.mkdir(exist_ok=True)
             lock = Lock(self.folder / "lock")
             try:
+                self._refuse_other_format()
                 for torn in self.folder.rglob("*.partial"):  # of a run that was killed while writing
                     torn.unlink()
-                self.write_manifest(cells)
+                self.write_manifest([describe(cell) for cell in cells])
             except BaseException:
                 lock.release()
                 raise
@@ -86,6 +105,19 @@ class ResultStore:
                 write_atomically(path, b"".join(map(_line, wanted)))
             else:
                 path.unlink(missing_ok=True)
+
+    def forget(self, key: str) -> None:
+        """Drop all that is known of a cell, because it is computed anew."""
+        self.keep(key, [])
+        self._description_path(key).unlink(missing_ok=True)
+
+    def describe(self, key: str, news: Record) -> None:
+        """Add to what is known of a cell: every worker that computes a part of it tells the driver."""
+        known = self.description(key)
+        described = united(known, {"key": key} | news)
+        if described != known:
+            with writing(self._description_path(key)):
+                write_atomically(self._description_path(key), _line(described), sync=False)
 
     def append(self, key: str, records: Sequence[Record], sync: bool = True) -> None:
         """Add records of one cell, and see all of its records on the disk before going on if asked to."""
@@ -109,9 +141,9 @@ class ResultStore:
         if self._path(cell.key).exists():
             return None
         for other in neighbours:
-            records = other.read(cell.key)
-            if cell_status(records, cell.records_expected) == "done":
-                self.keep(cell.key, records)
+            if other.status(cell) == "done" and (description := other.description(cell.key)) is not None:
+                self.describe(cell.key, description)
+                self.keep(cell.key, other.read(cell.key))
                 return other.folder.name
         return None
 
@@ -130,13 +162,24 @@ class ResultStore:
             write_atomically(path, sound)
         return f"{path.name}: a damaged record was set aside as {aside.name} and is computed again"
 
-    def write_manifest(self, cells: Sequence[Cell]) -> None:
-        """Write down what a run is about."""
+    def write_manifest(self, cells: Sequence[Record]) -> None:
+        """Write down which cells the folder is about."""
         from tta_bench import __version__
 
-        rows = [describe(cell) for cell in cells]
-        text = json.dumps({"version": __version__, "cells": rows}, indent=1)
+        text = json.dumps({"format": FORMAT, "version": __version__, "cells": cells}, indent=1)
         write_atomically(self.folder / MANIFEST, text.encode())
+
+    def _refuse_other_format(self) -> None:
+        """Refuse to write into a folder of another format; a damaged manifest is rewritten."""
+        path = self.folder / MANIFEST
+        try:
+            manifest = json.loads(path.read_text())
+        except (FileNotFoundError, ValueError):
+            return
+        refuse_other_format(path, manifest)
+
+    def _description_path(self, key: str) -> Path:
+        return self.cells_folder / f"{key}.json"
 
     def _path(self, key: str) -> Path:
         return self.records_folder / f"{key}.jsonl"
@@ -169,21 +212,43 @@ class Lock:
 def describe(cell: Cell) -> Record:
     """A cell as the results folder tells it: its identity, its names, its place, its method's facts."""
     return dataclasses.asdict(cell) | {
+        "code": cell.code,
         "bits": cell.bits,
         "records_expected": cell.records_expected,
         "variant": str(cell.method.params.get("variant", "")),
-        "backprop": cell.method.make("methods").backprop,
+        "backprop": cell.method.make().backprop,
     }
 
 
 def cell_status(records: Sequence[Record], expected: int) -> str:
     """`done`, `unsupported`, `failed` or `missing`, from a cell's records."""
-    domains = [record for record in records if record["kind"] == "domain"]
     for state in ("unsupported", "failed"):
-        if any(record["status"] == state for record in domains):
+        if any(record["status"] == state for record in records):
             return state
-    places = {(record["round"], record["corruption"], record["severity"]) for record in domains}
-    return "done" if len(places) == expected else "missing"
+    return "done" if len(set(map(place_of, records))) == expected else "missing"
+
+
+def place_of(record: Record) -> tuple[Any, ...]:
+    """Round and domain of a record; a cell that could not run at all has none."""
+    return (record.get("round"), record.get("corruption"), record.get("severity"))
+
+
+def united(known: Record | None, news: Record) -> Record:
+    """Two descriptions of one cell as one: of what both tell the newer, but all environments."""
+    known = known or {}
+    environments = known.get("environments", {}) | news.get("environments", {})
+    told = {name: value for name, value in news.items() if value is not None}
+    return known | told | {"environments": environments}
+
+
+def refuse_other_format(path: Path, manifest: Record) -> None:
+    """An error if a results folder was written by a version that names cells differently."""
+    found = manifest.get("format", 1) if isinstance(manifest, dict) else None
+    if found != FORMAT:
+        raise UserError(
+            f"{path}: the folder has format {found}, and this version reads and writes format {FORMAT}, in "
+            "which cells have other keys. Choose another --results folder, or use the version that wrote it."
+        )
 
 
 def benchmarks(results: Path) -> list[str]:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tta_bench.store import Record
+from tta_bench.store import Record, place_of, united
 
 # What may differ without being another result: time, place, wording.
-OF_THE_MACHINE = {"seconds", "host", "device", "versions", "measured_bytes", "data_note", "reason"}
+OF_THE_MACHINE = {"seconds", "environment", "reason"}
+OF_THE_CELL = ("weights_sha256", "memory_bytes", "packed_bytes")  # what two descriptions must agree on
 RELATIVE_TOLERANCE = 1e-6  # sums of floats are rounded differently on another processor; counts are not
 
 Part = tuple[Path, list[Record]]  # a benchmark's folder, and the records there
@@ -23,15 +24,16 @@ Part = tuple[Path, list[Record]]  # a benchmark's folder, and the records there
 
 @dataclass
 class Union:
-    """The records that count, and what is to be said of them."""
+    """The records that count, the cell's description, and what is to be said of them."""
 
     records: list[Record] = field(default_factory=list)
+    description: Record | None = None
     given: Counter[Path] = field(default_factory=Counter)  # records of domains, by folder
     notes: list[str] = field(default_factory=list)
     conflicts: list[str] = field(default_factory=list)
 
 
-def unite(key: str, parts: Sequence[Part]) -> Union:
+def unite(key: str, parts: Sequence[Part], descriptions: Sequence[tuple[Path, Record]] = ()) -> Union:
     """All records of a cell: of two that say the same the first, and results rather than failures."""
     parts = [(folder, _newest(records)) for folder, records in parts if records]
     good = [folder for folder, records in parts if _has(records, "ok") and not _has(records, "failed")]
@@ -41,60 +43,60 @@ def unite(key: str, parts: Sequence[Part]) -> Union:
         if good and _has(records, "failed"):
             kept = " and ".join(map(str, good))
             union.notes.append(f"{key}: failed in {folder}; the results in {kept} count.")
-            records = [record for record in records if record.get("status") != "failed"]
-        new = set()
+            records = [record for record in records if record["status"] != "failed"]
         for record in records:
-            place = _place(record)
-            owner, twin = known.setdefault(place, (folder, record))
+            owner, twin = known.setdefault(_place(record), (folder, record))
             if owner != folder:
                 union.conflicts += _contradiction(key, (owner, twin), (folder, record))
-            elif record["kind"] == "domain":
-                new.add(place)
-        if new:
-            union.records += _contribution(records, new)
-            union.given[folder] += len(new)
-    union.conflicts += _disagreement(key, parts)
-    if parts and not union.records:  # nobody has got beyond the start
-        union.records = parts[0][1]
+            else:
+                union.records.append(record)
+                union.given[folder] += 1
+    union.conflicts += _disagreement(key, parts) + _other_code(key, parts, dict(descriptions))
+    for folder, description in descriptions:
+        union.conflicts += _other_description(key, descriptions[0], (folder, description))
+        union.description = united(union.description, description)
     return union
 
 
 def _newest(records: Sequence[Record]) -> list[Record]:
-    """All descriptions, and of a domain that was written twice the last record."""
-    last = {_place(record): record for record in records}
-    return [record for record in records if record["kind"] == "cell" or record is last[_place(record)]]
+    """The records, and of a domain that was written twice the last one."""
+    return list({_place(record): record for record in records}.values())
 
 
-def _contribution(records: Sequence[Record], new: Container[tuple[Any, ...]]) -> Iterator[Record]:
-    """The new records of a folder, each after what the machine that made it says of itself."""
-    described: Record | None = None
-    last = records[-1]
-    for record in records:
-        if record["kind"] == "cell":
-            described = record
-        elif _place(record) in new:
-            if described is not None:
-                yield described
-            yield record
-            described = None
-    if last["kind"] == "cell":  # written at the end, once all was measured
-        yield last
+def _other_code(key: str, parts: Sequence[Part], described: dict[Path, Record]) -> list[str]:
+    """A sentence if different code has made a cell's records here and there."""
+    found: dict[str, Path] = {}
+    for folder, records in parts:
+        for record in records:
+            found.setdefault(record["code"], folder)
+    if len(found) < 2:
+        return []
+    one, other, *_ = found.values()
+    a, b = (described.get(folder, {}).get("code", {}) for folder in (one, other))
+    plugins = ", ".join(name for name in sorted(a.keys() | b.keys()) if a.get(name) != b.get(name))
+    return [f"{key}: the code of {plugins or 'its plugins'} differs between {one} and {other}."]
+
+
+def _other_description(key: str, one: tuple[Path, Record], other: tuple[Path, Record]) -> list[str]:
+    """A sentence if two descriptions differ in what the cell's key decides."""
+    (here, a), (there, b) = one, other
+    known = [name for name in OF_THE_CELL if a.get(name) is not None and b.get(name) is not None]
+    differing = [name for name in known if a[name] != b[name]]
+    return [f"{key}: {name} is {a[name]} in {here} and {b[name]} in {there}." for name in differing[:1]]
 
 
 def _place(record: Record) -> tuple[Any, ...]:
-    if record["kind"] == "cell" or record["status"] != "ok":
-        return (record["kind"], record.get("status"))
-    return (record["round"], record["corruption"], record["severity"])
+    return place_of(record) if record["status"] == "ok" else (record["status"],)
 
 
 def _has(records: Sequence[Record], status: str) -> bool:
-    return any(record.get("status") == status for record in records)
+    return any(record["status"] == status for record in records)
 
 
 def _contradiction(key: str, one: tuple[Path, Record], other: tuple[Path, Record]) -> list[str]:
     """A sentence if two records of one place differ in a number."""
     (here, a), (there, b) = one, other
-    if a.get("status") == "failed":  # each failure is one of its own
+    if a["status"] == "failed":  # each failure is one of its own
         return []
     names = sorted((a.keys() | b.keys()) - OF_THE_MACHINE)
     differing = [name for name in names if not _alike(a.get(name), b.get(name))]

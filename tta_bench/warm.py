@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections import OrderedDict
-from typing import Any
 
 import torch
+from torch import Tensor
 
 from tta_bench import calibration
 from tta_bench.api import Data, Model, Quantizer
-from tta_bench.data import cache
 from tta_bench.errors import Unsupported
-from tta_bench.grid import Cell, Part
+from tta_bench.grid import Cell
+from tta_bench.identity import PluginIdentity
 from tta_bench.models.restricted import restrict_classes_
 
 MODELS_KEPT = 4
@@ -30,14 +29,19 @@ class Warm:
         self._data: dict[str, Data] = {}
         self._models: OrderedDict[str, Model] = OrderedDict()
 
-    def data(self, part: Part) -> Data:
+    def data(self, identity: PluginIdentity) -> Data:
         """The data of a cell."""
-        return self._data.setdefault(_identity("data", part), part.make("data"))
+        if identity.digest not in self._data:
+            self._data[identity.digest] = identity.make()
+        return self._data[identity.digest]
+
+    def source_images(self, identity: PluginIdentity) -> Tensor:
+        """The clean images of a cell's data, for the caller to change."""
+        return self.data(identity).source_images().clone()
 
     def model(self, cell: Cell) -> Model:
         """A copy, for the caller to change, of the cell's quantised model."""
-        known = _identity("models", cell.model) + _identity("quantizers", cell.quantizer)
-        known += _identity("data", cell.data)
+        known = "/".join(plugin.digest for plugin in (cell.model, cell.quantizer, cell.data))
         if known not in self._models:
             self._models[known] = self._build(cell)
         self._models.move_to_end(known)
@@ -46,30 +50,14 @@ class Warm:
         return copy.deepcopy(self._models[known]).to(self.device)
 
     def _build(self, cell: Cell) -> Model:
-        model: Model = cell.model.make("models").build()
-        quantizer: Quantizer = cell.quantizer.make("quantizers")
+        model: Model = cell.model.make().build()
+        quantizer: Quantizer = cell.quantizer.make()
         reason = quantizer.unsupported(model)
         if reason is not None:
             raise Unsupported(f"{cell.quantizer.use}: {reason}")
-        images = self.data(cell.data).source_images()[: quantizer.calibration_images]
-        facts = {
-            "weights": cell.model.fingerprint,
-            "quantizer": cell.quantizer.identity("quantizers"),
-            "data": cell.data.identity("data"),
-            "images": len(images),
-        }
-        found = calibration.cached(
-            cache.folder() / "calibrations",
-            facts,
-            lambda: quantizer.calibrate(copy.deepcopy(model), images, lambda *_: None),
-        )
-        quantizer.install(model, found)
+        images = quantizer.calibration_set(self.source_images(cell.data))
+        quantizer.install(model, calibration.of(cell.model, cell.quantizer, model, images))
         classes = self.data(cell.data).classes()
         if classes is not None:
             restrict_classes_(model, classes)
         return model
-
-
-def _identity(group: str, part: Part) -> str:
-    identity: dict[str, Any] = part.identity(group)
-    return json.dumps(identity, sort_keys=True)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tta_bench.checkpoint import Checkpoints, Damaged
-from tta_bench.exchange import Delivery, Start
+from tta_bench.exchange import Checkpoint, Delivery, Start
 from tta_bench.grid import Cell
 from tta_bench.plan import Task
 from tta_bench.progress import Progress
 from tta_bench.resume import start_of
-from tta_bench.store import Record, ResultStore
+from tta_bench.store import Record, ResultStore, place_of
 
 # A disk is not waited for more often, cell by cell: that takes longer than a tiny domain. Whatever kills
 # processes finds all that was delivered; the last seconds are at risk only where the power fails.
@@ -22,12 +23,15 @@ SYNC_SECONDS = 5.0
 class Writer:
     """The sink of a run."""
 
-    def __init__(self, store: ResultStore, progress: Progress, anew: Sequence[Cell]) -> None:
-        self.store, self.progress = store, progress
+    def __init__(
+        self, store: ResultStore, progress: Progress, anew: Sequence[Cell], share: bool = True
+    ) -> None:
+        self.store, self.progress, self.share = store, progress, share
         self.checkpoints = Checkpoints(store.folder)
         self.anew = {cell.key for cell in anew}
         self.missing: dict[str, int] = {}  # records, by cell
         self.synced: dict[str, float] = {}  # when, by cell
+        self.unsynced: dict[str, list[Record]] = defaultdict(list)  # records since then
         self.failures: dict[str, list[Record]] = defaultdict(list)  # of this run, by cell
 
     def prepared(self, done: int, total: int) -> None:
@@ -41,36 +45,52 @@ class Writer:
 
     def delivered(self, delivery: Delivery) -> None:
         key, now = delivery.key, time.monotonic()
-        self.missing[key] -= sum(record.get("status") == "ok" for record in delivery.records)
+        if delivery.description is not None:
+            self.store.describe(key, delivery.description)
+        ok = [record for record in delivery.records if record["status"] == "ok"]
+        self.missing[key] -= len(ok)
+        self.unsynced[key] += ok
+        self.failures[key] += [r for r in delivery.records if r["status"] == "failed"]
         done = self.missing[key] == 0
         due = done or now - self.synced.get(key, -SYNC_SECONDS) >= SYNC_SECONDS
+        if delivery.checkpoint is not None:  # first: with the records in it, it is complete by itself
+            self.checkpoints.save(delivery.checkpoint, self.unsynced[key], sync=due)
+        if delivery.records or due:
+            self.store.append(key, delivery.records, sync=due)
         if due:
             self.synced[key] = now
-        self.failures[key] += [r for r in delivery.records if r.get("status") == "failed"]
-        if delivery.records or due:  # records go first: a checkpoint is of no use without them
-            self.store.append(key, delivery.records, sync=due)
+            del self.unsynced[key]
         if delivery.records:
             self.progress.records(delivery.records)
-        if delivery.checkpoint is not None:
-            self.checkpoints.save(delivery.checkpoint, sync=due)
         if done:
             self.checkpoints.remove(key)
 
     def _start(self, cell: Cell) -> Start:
         """Where the disk says that a cell goes on; what is not part of that is dropped from it."""
-        if cell.key in self.anew:
-            self.anew.remove(cell.key)
-            self.store.keep(cell.key, [])
-            self.checkpoints.remove(cell.key)
+        key = cell.key
+        if key in self.anew:
+            self.anew.remove(key)
+            self.store.forget(key)
+            self.checkpoints.remove(key)
+        checkpoint, records = self._on_disk(key)
+        start, kept = start_of(cell, records, checkpoint, self.share)
+        # Where a cell's domains are spread over workers, some may have failed before others start.
+        self.store.keep(key, kept + self.failures[key])
+        self.missing[key] = cell.records_expected - len(kept)
+        self.progress.started(cell, len(kept))
+        known = self.store.description(key)
+        return replace(start, described=known is not None and "memory_bytes" in known)
+
+    def _on_disk(self, key: str) -> tuple[Checkpoint | None, list[Record]]:
+        """The cell's checkpoint, and its records: those of the log and those that only it has."""
+        records = self.store.read(key)
         try:
-            checkpoint = self.checkpoints.load(cell.key)
+            found = self.checkpoints.load(key)
         except Damaged as damage:
             self.note(f"{damage}; the cell goes on from its last complete state")
-            checkpoint = None
-        start, kept = start_of(cell, self.store.read(cell.key), checkpoint)
-        # Where a cell's domains are spread over workers, some may have failed before others start.
-        self.store.keep(cell.key, kept + self.failures[cell.key])
-        there = len(kept) - start.described
-        self.missing[cell.key] = cell.records_expected - there
-        self.progress.started(cell, there)
-        return start
+            found = None
+        if found is None:
+            return None, records
+        checkpoint, unlogged = found
+        logged = set(map(place_of, records))
+        return checkpoint, records + [record for record in unlogged if place_of(record) not in logged]

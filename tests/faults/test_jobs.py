@@ -38,7 +38,7 @@ def job(*methods: str) -> tuple[TaskJob, Sink, list[str]]:
 
 
 def ok(key: str) -> Delivery:
-    return Delivery(key, [{"kind": "domain", "key": key, "status": "ok"}])
+    return Delivery(key, [{"key": key, "status": "ok"}])
 
 
 def test_a_cell_that_kills_three_workers_has_failed() -> None:
@@ -89,7 +89,7 @@ def test_of_cells_that_share_a_worker_only_the_one_at_fault_fails() -> None:
 def test_a_cell_that_has_ended_is_not_asked_again() -> None:
     shared, _, keys = job("source", "t3a")
     shared.call(MagicMock())
-    shared.receive(Delivery(keys[0], [{"kind": "domain", "key": keys[0], "status": "failed", "reason": ""}]))
+    shared.receive(Delivery(keys[0], [{"key": keys[0], "status": "failed", "reason": ""}]))
     assert shared.lost("boom", final=False) == [shared]
     assert [cell.key for cell in shared.task.cells] == keys[1:]
 

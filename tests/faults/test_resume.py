@@ -40,7 +40,8 @@ class Disk:
         self.checkpoints = Checkpoints(folder)
 
     def start(self, cell: Cell) -> Start:
-        checkpoint = self.checkpoints.load(cell.key)
+        found = self.checkpoints.load(cell.key)
+        checkpoint = None if found is None else found[0]
         start, self.records[cell.key] = start_of(cell, self.records.get(cell.key, []), checkpoint)
         return replace(start, described=True)  # bytes are not what is tested here
 
@@ -140,13 +141,13 @@ def test_a_method_without_a_state_of_its_own_starts_over(executor: Executor, tmp
     (cell,) = cells_of(["unsaved"])
     deliveries = list(executor.run([cell], [Start(described=True)]))
     assert not any(delivery.checkpoint for delivery in deliveries)
-    start, kept = start_of(cell, deliveries[0].records, None)
+    start, kept = start_of(cell, deliveries[1].records, None)
     assert (start, kept) == (Start(), [])
 
 
 def test_a_state_that_is_no_plain_data_is_told_at_once(executor: Executor) -> None:
     (cell,) = cells_of(["unsavable"])
-    (delivery,) = executor.run([cell], [Start(described=True)])
+    _, delivery = executor.run([cell], [Start(described=True)])
     assert delivery.records[0]["status"] == "failed"
     assert (
         "state['method']['model']: a ResNetModel is neither a tensor nor plain data"
@@ -156,25 +157,24 @@ def test_a_state_that_is_no_plain_data_is_told_at_once(executor: Executor) -> No
 
 def test_records_beyond_the_checkpoint_and_a_checkpoint_beyond_the_records(tmp_path: Path) -> None:
     (cell,) = cells_of(["drift"])
-    facts = {"kind": "cell", "key": cell.key}
     places = [(round, name) for round in (1, 2) for name in ("gaussian_noise", "fog")]
     records = [
-        {"kind": "domain", "status": "ok", "round": r, "corruption": c, "severity": 5} for r, c in places
+        {"status": "ok", "code": cell.code, "round": r, "corruption": c, "severity": 5} for r, c in places
     ]
     checkpoint = Checkpoint(cell.key, 2, 0, b"")
-    start, kept = start_of(cell, [facts, *records[:3]], checkpoint)
-    assert start == Start(frozenset({0, 1}), checkpoint, described=True)
-    assert kept == [facts, *records[:2]], "the driver died between a record and its checkpoint"
-    start, kept = start_of(cell, [facts, records[0], *records[2:]], checkpoint)
+    start, kept = start_of(cell, records[:3], checkpoint)
+    assert start == Start(frozenset({0, 1}), checkpoint)
+    assert kept == records[:2], "the record after the checkpoint has no state"
+    start, kept = start_of(cell, [records[0], *records[2:]], checkpoint)
     assert (start, kept) == (Start(), []), "a record was damaged: its state is gone with it"
-    start, kept = start_of(cell, [facts, *records], None)
-    assert (start.finished, kept) == ({0, 1, 2, 3}, [facts, *records]), "done, while its neighbours are not"
+    start, kept = start_of(cell, records, None)
+    assert (start.finished, kept) == ({0, 1, 2, 3}, records), "done, while its neighbours are not"
 
 
 def test_what_forgets_goes_on_at_any_missing_domain(tmp_path: Path) -> None:
     (cell,) = cells_of(["source"])
     records = [
-        {"kind": "domain", "status": "ok", "round": round, "corruption": name, "severity": 5}
+        {"status": "ok", "code": cell.code, "round": round, "corruption": name, "severity": 5}
         for name in ("gaussian_noise", "fog")
         for round in (1, 2)
     ]
@@ -195,9 +195,9 @@ def test_a_run_that_dies_while_it_writes_a_checkpoint_has_the_last_one(
         patched.setattr("tta_bench.checkpoint.write_atomically", MagicMock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             checkpoints.save(Checkpoint("key", 4, 0, b"new"))
-    assert checkpoints.load("key") == Checkpoint("key", 3, 0, b"old")
+    assert checkpoints.load("key") == (Checkpoint("key", 3, 0, b"old"), [])
     checkpoints.save(Checkpoint("key", 5, 0, b"newer"))
-    assert checkpoints.load("key") == Checkpoint("key", 5, 0, b"newer")
+    assert checkpoints.load("key") == (Checkpoint("key", 5, 0, b"newer"), [])
     assert [path.name for path in checkpoints.folder.iterdir()] == ["key.checkpoint"]
     checkpoints.remove("key")
     assert not list(checkpoints.folder.iterdir())

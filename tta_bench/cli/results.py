@@ -9,7 +9,7 @@ import typer
 
 from tta_bench.cli.app import app
 from tta_bench.cli.inputs import frame_of, show, store_of
-from tta_bench.cli.options import AsJson, Name, Names, Override, Planned, Results, Round
+from tta_bench.cli.options import AsJson, Device, Name, Names, Override, Planned, Results, Round
 from tta_bench.terminal import say
 
 
@@ -133,6 +133,28 @@ def status(
     from tta_bench.status import describe
 
     show(describe(store_of(results, name)), as_json)
+
+
+@app.command()
+def verify(
+    results: Results = Path("results"),
+    name: Name = None,
+    cells: Annotated[int, typer.Option("--cells", min=1, help="how many random finished cells")] = 5,
+    seed: Annotated[int, typer.Option("--seed", help="of the random choice")] = 0,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compute random domains of a results folder again, alone and unshared, and compare; 1 if any differs.
+
+    A method that remembers earlier domains is computed from the start of its stream up to the chosen domain.
+    """
+    from tta_bench.progress import Progress
+    from tta_bench.verify import verify
+
+    found = verify(store_of(results, name), cells, seed, device or "auto", Progress(quiet=as_json))
+    show(found, as_json)
+    if found.data["differ"]:
+        raise typer.Exit(1)
 
 
 @app.command()

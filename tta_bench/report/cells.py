@@ -29,8 +29,9 @@ class Fingerprints:
 def provenance(cell: Record, store: ResultStore, fingerprints: Fingerprints) -> dict[str, Any]:
     """What the page shows about one cell."""
     records = store.read(cell["key"])
-    facts = next((r for r in reversed(records) if r["kind"] == "cell"), {})
-    ok = [r for r in records if r["kind"] == "domain" and r["status"] == "ok"]
+    facts = store.description(cell["key"]) or {}
+    environments = list(facts.get("environments", {}).values()) or [{}]
+    ok = [r for r in records if r["status"] == "ok"]
     return {
         "key": cell["key"],
         "seed": cell["seed"],
@@ -43,11 +44,16 @@ def provenance(cell: Record, store: ResultStore, fingerprints: Fingerprints) -> 
         "data_note": facts.get("data_note") or "",
         "variant": cell["variant"],
         "protocol": {name: cell[name] for name in ("order", "batch_size", "limit", "reset", "threads")},
-        "versions": facts.get("versions", {}),
-        "device": facts.get("device", UNTOLD),
-        "host": facts.get("host", UNTOLD),
+        "versions": environments[-1].get("versions", {}),
+        "device": _each(environments, "device"),
+        "host": _each(environments, "host"),
         "fingerprints": fingerprints.number(ok),
     }
+
+
+def _each(environments: Sequence[dict[str, Any]], name: str) -> str:
+    """What the machines that computed a cell say, each thing once."""
+    return "; ".join(dict.fromkeys(str(each.get(name, UNTOLD)) for each in environments))
 
 
 def stream_name(cell: Record) -> str:

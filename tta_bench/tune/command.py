@@ -14,7 +14,7 @@ from tta_bench.grid import Cell
 from tta_bench.interrupt import Interrupt
 from tta_bench.progress import Progress
 from tta_bench.ray_runner import RayRunner
-from tta_bench.store import Record, ResultStore, write_atomically
+from tta_bench.store import Record, ResultStore, describe, write_atomically
 from tta_bench.tune import presets_file, sensitivity
 from tta_bench.tune.goal import Goal, goals, held_out
 from tta_bench.tune.presets_file import Found
@@ -39,7 +39,7 @@ class Request:
     benchmark: Benchmark
     file: str
     results: Path
-    out: Path
+    output: Path
     budget: int | None  # None: the file's
     workers: int | None
     address: str | None
@@ -55,10 +55,9 @@ def run(asked: Request) -> str:
     assert section is not None
     budget = asked.budget or section.budget
     wanted = _chosen(wanted, asked)
-    if not asked.out.parent.is_dir():
-        raise UserError(
-            f"{asked.out}: the folder {asked.out.parent} does not exist. Make it, or choose another --out."
-        )
+    if not asked.output.parent.is_dir():
+        missing = f"{asked.output}: the folder {asked.output.parent} does not exist."
+        raise UserError(f"{missing} Make it, or choose another --output.")
     running.check_inputs([goal.cell for goal in wanted])
     store = ResultStore(asked.results, f"{asked.benchmark.name}.tune")
     progress = Silent(asked.quiet)
@@ -68,24 +67,22 @@ def run(asked: Request) -> str:
     try:
         found = _search(wanted, budget, store, progress, asked)
         cells = [each.goal.trial(number) for each in found for number in each.ledger.trials]
-        store.write_manifest(cells)
+        store.write_manifest([describe(cell) for cell in cells])
         body = presets_file.content(asked.benchmark.name, budget, found)
         table = sensitivity.lines(found)
         write_atomically(store.folder / "sensitivity.csv", sensitivity.to_csv(table).encode())
     finally:
         lock.release()
-    presets_file.write(asked.out, body)
+    presets_file.write(asked.output, body)
     return sensitivity.to_text(table)
 
 
 def _chosen(wanted: list[Goal], asked: Request) -> list[Goal]:
-    """The goals that fit every --only; an error if nothing is left."""
+    """The goals that fit --only; an error if nothing is left."""
     from tta_bench import grid
 
     cells = [goal.cell for goal in wanted]
-    for text in asked.chosen:
-        cells = grid.only(cells, text)
-    kept = {cell.key for cell in cells}
+    kept = {cell.key for cell in grid.only(cells, asked.chosen)}
     wanted = [goal for goal in wanted if goal.cell.key in kept]
     if not wanted:
         text = (

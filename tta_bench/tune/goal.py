@@ -13,7 +13,7 @@ from tta_bench import grid, registry
 from tta_bench.config import Benchmark, Choice
 from tta_bench.corruptions.sets import IMAGENET_C_15
 from tta_bench.errors import ConfigError, Problem
-from tta_bench.grid import Cell, Part
+from tta_bench.grid import Cell
 from tta_bench.plan import make_method, repeats
 from tta_bench.schema import TuneSection
 from tta_bench.space import Spaces
@@ -35,7 +35,7 @@ class Goal:
     @property
     def target(self) -> str:
         """The name by which presets know the model."""
-        return self.cell.model.make("models").title() or self.cell.model.use
+        return self.cell.model.make().title() or self.cell.model.use
 
     @property
     def spaces(self) -> Spaces:
@@ -64,7 +64,7 @@ class Goal:
         label = f"{self.cell.labels.method} ({told})"
         cell = dataclasses.replace(
             self.cell,
-            method=Part(method.use, method.params | params, method.version, method.fingerprint),
+            method=dataclasses.replace(method, params=method.params | params),
             labels=dataclasses.replace(self.cell.labels, method=label),
         )
         return cell.with_key()

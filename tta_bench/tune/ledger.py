@@ -21,7 +21,7 @@ Ending = Literal["complete", "early", "failed", "unsupported"]
 
 def passes(records: list[Record]) -> int:
     """Images forward in what was really run; setting a method up is not counted, as in tables."""
-    ran = [r for r in records if r["kind"] == "domain" and r["status"] == "ok" and "repeats" not in r]
+    ran = [r for r in records if r["status"] == "ok" and "repeats" not in r]
     return sum(r["forward_images"] + BACKWARD * r["backward_images"] for r in ran)
 
 
@@ -31,6 +31,7 @@ class Trial:
 
     number: int
     params: dict[str, Any]
+    code: str  # of the plugins that it was begun with
     accuracies: dict[int, float] = field(default_factory=dict)  # by step, from 0
     spent: int = 0  # images forward
     ended: Ending | None = None
@@ -69,9 +70,9 @@ class Ledger:
         """Trials that were begun and not ended."""
         return [number for number, trial in self.trials.items() if trial.ended is None]
 
-    def begin(self, number: int, params: dict[str, Any]) -> None:
+    def begin(self, number: int, params: dict[str, Any], code: str) -> None:
         """A trial starts, for the first time."""
-        self._write({"event": "begin", "number": number, "params": params})
+        self._write({"event": "begin", "number": number, "params": params, "code": code})
 
     def step(self, number: int, step: int, accuracy: float, spent: int) -> None:
         """A trial has been through a domain."""
@@ -83,14 +84,14 @@ class Ledger:
         self._write({"event": "end", "number": number, "how": how, "reason": reason})
 
     def _write(self, event: Record) -> None:
-        record = {"kind": "trial", "key": self.key} | event
+        record = {"key": self.key} | event
         self.store.append(self.key, [record])
         self._apply(record)
 
     def _apply(self, record: Record) -> None:
         number = record["number"]
         if record["event"] == "begin":
-            self.trials[number] = Trial(number, record["params"])
+            self.trials[number] = Trial(number, record["params"], record["code"])
         elif record["event"] == "step":
             # A method that cannot be saved goes through a domain again: that is paid for again, too.
             self.trials[number].accuracies[record["step"]] = record["accuracy"]

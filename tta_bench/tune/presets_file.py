@@ -125,7 +125,7 @@ def seal(body: dict[str, Any]) -> str:
 def write(path: Path, body: dict[str, Any]) -> None:
     """Write the file, in one go."""
     text = HEAD + yaml.safe_dump(body, sort_keys=False, allow_unicode=True, default_flow_style=None)
-    with writing(path, "Choose another --out."):
+    with writing(path, "Choose another --output."):
         write_atomically(path, text.encode())
 
 

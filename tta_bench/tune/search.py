@@ -54,9 +54,11 @@ class Search:
     def resumed(self) -> list[int]:
         """Trials to go on with, once it is sure that they are the same as before, and not over already."""
         for number, trial in self.ledger.trials.items():
-            if trial.params != self.goal.params(number):
+            same_space = trial.params == self.goal.params(number)
+            if not same_space or trial.code != self.goal.cell.code:
+                what = "code" if same_space else "search space"
                 raise UserError(
-                    f"{self.writer.store.folder}: the search space of {self.goal.name} has changed since. "
+                    f"{self.writer.store.folder}: the {what} of {self.goal.name} has changed since. "
                     "Choose another --results folder, or remove this one."
                 )
         for number in self.ledger.open():
@@ -67,7 +69,7 @@ class Search:
         """Write down what a kill has left out: a domain that is recorded already, a decision after it."""
         trial = self.ledger.trials[number]
         for record in self.writer.store.read(self.goal.trial(number).key):
-            ran = record["kind"] == "domain" and record["status"] == "ok" and "repeats" not in record
+            ran = record["status"] == "ok" and "repeats" not in record
             if ran and self._step_of(record) not in trial.accuracies:
                 self._stepped(number, record, passes([record]))
         if trial.accuracies:
@@ -87,7 +89,7 @@ class Search:
 
     def begin(self, number: int) -> None:
         """Write down that a new trial starts."""
-        self.ledger.begin(number, self.goal.params(number))
+        self.ledger.begin(number, self.goal.params(number), self.goal.cell.code)
         self.started(number)
 
     def started(self, number: int) -> Start:
@@ -100,13 +102,12 @@ class Search:
             return False
         for delivery in deliveries:
             self.writer.delivered(delivery)
-            ran = [r for r in delivery.records if r["kind"] == "domain"]
-            for record in ran[:1]:
+            for record in delivery.records[:1]:
                 if record["status"] != "ok":
                     reason = record["reason"].strip().splitlines()[-1]
                     return self._ended(number, record["status"], reason)
-                self._stepped(number, record, passes(ran))
-        return self._decide(number, done)
+                self._stepped(number, record, passes(delivery.records))
+        return self._decide(number, done) if any(each.records for each in deliveries) else True
 
     def _decide(self, number: int, done: bool) -> bool:
         """End a trial that is through, or not worth going on with; whether it goes on."""
@@ -152,7 +153,7 @@ def prepare(
 ) -> Search:
     """The search for a goal, from where the disk says it is; refused if its budget covers no trial at all."""
     cell = goal.cell
-    count = cell.stream(len(cell.data.make("data").test_labels())).count
+    count = cell.stream(len(cell.data.make().test_labels())).count
     budget = Budget(images, goal.steps, round(count * step_passes(make_method(cell))))
     search = Search(goal, budget, Ledger(writer.store, goal), writer, stop, say)
     if not search.ledger.trials and budget.whole(search.ledger) > images:

@@ -1,0 +1,115 @@
+"""`tta-bench verify`: compute random domains of a results folder once more, alone, and compare.
+
+Each cell runs by itself in this process, without shared features and with no other cell before it. What one
+cell does to another, a worker's state, or a damaged disk would show as a difference.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tta_bench.describe import Description, columns
+from tta_bench.errors import UserError
+from tta_bench.exchange import Policy, Start
+from tta_bench.execute import Executor
+from tta_bench.grid import AXES, Cell, cell_of
+from tta_bench.identity import PluginIdentity, code_of
+from tta_bench.plan import forgets, make_method
+from tta_bench.progress import Progress
+from tta_bench.store import Record, ResultStore, place_of
+
+# Counts are whole numbers; the calibration error is a sum of floats.
+COMPARED = ("fingerprint", "images", "correct", "top5_correct", "correct_per_batch", "forward_images")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One domain that was computed again, and what is different about it."""
+
+    cell: Cell
+    place: tuple[Any, ...]
+    differences: tuple[str, ...]
+
+
+def verify(store: ResultStore, count: int, seed: int, device: str, progress: Progress) -> Description:
+    """Compute a random domain of `count` random finished cells again; what differs comes first."""
+    rows = [row for row in store.manifest()["cells"] if _finished(store, row)]
+    if not rows:
+        raise UserError(f"{store.folder}: no cell is finished, so there is nothing to verify. Run it first.")
+    draw = random.Random(seed)
+    cells = [cell_of(row) for row in draw.sample(rows, min(count, len(rows)))]
+    for label in sorted({label for cell in cells for label in _other_code(store, cell)}):
+        progress.note(f"The code of {label} has changed since; numbers may differ for that reason.")
+    found = [finding for cell in cells for finding in _check(store, _here(cell), draw, device, progress)]
+    return _describe(store.folder, len(cells), found)
+
+
+def _here(cell: Cell) -> Cell:
+    """The cell as the code of this machine computes it."""
+
+    def now(plugin: PluginIdentity) -> PluginIdentity:
+        return replace(plugin, code=code_of(plugin.group, plugin.use))
+
+    plugins: dict[str, Any] = {name: now(getattr(cell, name)) for name in AXES}
+    return replace(cell, **plugins, corruptions=tuple(map(now, cell.corruptions)))
+
+
+def _other_code(store: ResultStore, cell: Cell) -> list[str]:
+    """The plugins whose code is not the code that made a cell's records."""
+    known = (store.description(cell.key) or {}).get("code", {})
+    return [p.label for p in cell.plugins if known.get(p.label) != code_of(p.group, p.use)]
+
+
+def _finished(store: ResultStore, row: Record) -> bool:
+    records = store.read(row["key"])
+    return len(records) == row["records_expected"] and all(r["status"] == "ok" for r in records)
+
+
+def _check(
+    store: ResultStore, cell: Cell, draw: random.Random, device: str, progress: Progress
+) -> Iterator[Finding]:
+    """One domain of a cell that forgets at every domain; else the first round up to some domain."""
+    wanted = draw.randrange(len(cell.domains))
+    others = set(range(cell.records_expected)) - {wanted}
+    if not forgets(cell, make_method(cell)):
+        others -= set(range(wanted))
+    progress.note(f"{cell.key}: computing {cell.records_expected - len(others)} of its domains")
+    recorded = {place_of(record): record for record in store.read(cell.key)}
+    executor = Executor(Policy(threads=cell.threads, device=device, share=False))
+    start = Start(finished=frozenset(others), described=True)
+    for delivery in executor.run([cell], [start]):
+        for record in delivery.records:
+            yield Finding(cell, place_of(record), tuple(_differences(recorded, record)))
+
+
+def _differences(recorded: dict[tuple[Any, ...], Record], found: Record) -> Iterator[str]:
+    if found["status"] != "ok":
+        yield found["reason"].strip().splitlines()[-1]
+        return
+    known = recorded[place_of(found)]
+    for name in COMPARED:
+        if known[name] != found[name]:
+            yield f"{name} was {known[name]} and is {found[name]}"
+
+
+def _describe(folder: Path, cells: int, findings: Sequence[Finding]) -> Description:
+    wrong = [finding for finding in findings if finding.differences]
+    rows = [
+        {
+            "cell": finding.cell.key,
+            "round": finding.place[0],
+            "domain": f"{finding.place[1]}-{finding.place[2]}",
+            "result": "; ".join(finding.differences) or "equal",
+        }
+        for finding in sorted(findings, key=lambda finding: not finding.differences)
+    ]
+    domains = f"{len(findings)} domains of {cells} cells computed again"
+    verdict = f"{len(wrong)} differ" if wrong else "all are equal"
+    return Description(
+        f"{folder}: {domains}, {verdict}.\n\n{columns(rows)}",
+        {"folder": str(folder), "domains": len(findings), "differ": len(wrong), "findings": rows},
+    )
