@@ -81,6 +81,14 @@ def test_an_entry_is_a_file_with_its_suffix_and_nothing_beside_it(folder: Path) 
     assert files(folder) == [path.name]
 
 
+def test_all_entries_of_a_kind_have_names(folder: Path) -> None:
+    assert cache.names("texts") == set()
+    for name in ("one.txt", "one", "a.b.txt"):
+        cache.put("texts", name, b"content")
+    (folder / "texts" / "stray.txt").touch()
+    assert cache.names("texts") == {"one.txt", "one", "a.b.txt"}
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_entry_is_deleted_and_made_again(damage: str, folder: Path) -> None:
     made: list[str] = []

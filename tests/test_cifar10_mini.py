@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.resources import files
@@ -197,3 +200,107 @@ def test_a_failed_attempt_leaves_nothing(store: Path) -> None:
     with pytest.raises(RuntimeError):
         corrupted.prepare(replace(small_set(), function=fails), 4)
     assert list(store.iterdir()) == []
+
+
+@pytest.fixture
+def no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache that cannot be written: below a file."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TTA_BENCH_CACHE", str(tmp_path / "file" / "cache"))
+
+
+@pytest.mark.usefixtures("no_store")
+def test_where_nothing_can_be_saved_only_the_images_asked_for_are_corrupted() -> None:
+    made: list[int] = []
+
+    def counting(image: np.ndarray, severity: int, rng: np.random.Generator) -> np.ndarray:
+        made.append(1)
+        return darker(image, severity, rng)
+
+    wanted = replace(small_set(), function=counting)
+    corrupted.prepare(wanted, 10)
+    assert not made
+    assert np.array_equal(corrupted.read(wanted, np.array([9, 2])), IMAGES[[9, 2]] // 2)
+    assert len(made) == 2
+    assert corrupted.read(wanted, np.arange(0)).shape == (0, 4, 4, 3)
+
+
+def test_images_that_are_not_saved_are_the_same(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = np.array([19, 0, 7])
+    saved = Cifar10Mini().test_images(FOG, index)
+    (store.parent / "file").touch()
+    monkeypatch.setenv("TTA_BENCH_CACHE", str(store.parent / "file" / "cache"))
+    assert torch.equal(Cifar10Mini().test_images(FOG, index), saved)
+
+
+def test_a_full_disk_is_noticed_before_anything_is_computed(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    def fails(image: np.ndarray, severity: int, rng: np.random.Generator) -> np.ndarray:
+        raise RuntimeError
+
+    monkeypatch.setattr("os.posix_fallocate", refuse)
+    corrupted.prepare(replace(small_set(), function=fails), 4)
+    assert np.array_equal(corrupted.read(small_set(), np.arange(4)), IMAGES[:4] // 2)
+    assert list(store.iterdir()) == []
+
+
+def test_a_damaged_set_that_cannot_be_replaced_is_not_used(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = small_set()
+    corrupted.prepare(wanted, 20)
+    damaged = DAMAGES["one pixel"](wanted.path(20).read_bytes())
+    wanted.path(20).write_bytes(damaged)
+    monkeypatch.setattr("tta_bench.cache.writing", no_space)
+    assert np.array_equal(corrupted.read(wanted, np.arange(20)), IMAGES // 2)
+
+
+def no_space(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_stray_file_is_ignored(store: Path) -> None:
+    wanted = small_set()
+    corrupted.prepare(wanted, 20)
+    wanted.path("20 (copy)").write_bytes(wanted.path(20).read_bytes())
+    assert np.array_equal(corrupted.read(wanted, np.arange(20)), IMAGES // 2)
+
+
+def test_drafts_of_dead_processes_are_removed(store: Path) -> None:
+    store.mkdir()
+    draft = store / "tmp1234.draft"
+    draft.write_bytes(b"half")
+    os.utime(draft, (0, 0))
+    corrupted.prepare(small_set(), 4)
+    assert [path.name for path in store.iterdir()] == [small_set().path(4).name]
+
+
+EDITED = """
+import sys
+import numpy as np
+from tta_bench.data import corrupted
+from dimming import dim
+
+images = np.full((3, 2, 2, 3), 200, np.uint8)
+wanted = corrupted.CorruptedSet("fingerprint", images, np.arange(3), "dim", dim, 1, 0)
+corrupted.prepare(wanted, 3)
+print(corrupted.read(wanted, np.arange(3))[0, 0, 0, 0])
+"""
+
+
+def test_edited_code_of_the_same_version_makes_new_images(store: Path, tmp_path: Path) -> None:
+    def run(divisor: int) -> str:
+        body = f'VERSION = "1"\n\ndef dim(image, severity, rng):\n    return image // {divisor}\n'
+        (tmp_path / "dimming.py").write_text(body)
+        settings = os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, "-c", EDITED]
+        return subprocess.run(command, env=settings, capture_output=True, text=True, check=True).stdout
+
+    assert run(2) == "100\n"
+    assert run(4) == "50\n"
+    assert run(2) == "100\n"
+    assert len(list(store.iterdir())) == 2

@@ -21,6 +21,7 @@ from tta_bench.space import Choice, Log, Spaces, Uniform, spaces
 
 Calibration = dict[str, Tensor]
 Progress = Callable[[int, int], None]  # (done, total)
+Once = Callable[[str, Callable[[], Calibration]], Calibration]  # (block's name, how to calibrate it)
 
 
 @dataclass(frozen=True)
@@ -454,6 +455,23 @@ class Quantizer(Plugin):
         return model.eval().requires_grad_(False)
 
 
+class BlockwiseQuantizer(Quantizer):
+    """A quantizer that calibrates block by block: a stopped calibration goes on after its last whole block.
+
+    `once(name, calibrate_block)` returns the tensors of a block: those that a stopped calibration has saved,
+    else what `calibrate_block()` returns, which is then saved. So the tensors of a block may depend on the
+    model, the images, the parameters and earlier blocks, but not on a random generator that several share.
+    """
+
+    def calibrate(self, model: Model, images: Tensor, progress: Progress) -> Calibration:
+        """Codes, scales and zero points by site name; nothing is saved on the way."""
+        return self.calibrate_blocks(model, images, progress, lambda _, calibrate_block: calibrate_block())
+
+    @abstractmethod
+    def calibrate_blocks(self, model: Model, images: Tensor, progress: Progress, once: Once) -> Calibration:
+        """Codes, scales and zero points by site name, each block calibrated through `once`."""
+
+
 class Data(Plugin):
     """Clean images to calibrate with, and labelled test images under every domain.
 
@@ -562,6 +580,7 @@ CorruptionFunction = Callable[[np.ndarray, int, np.random.Generator], np.ndarray
 
 __all__ = [
     "Bits",
+    "BlockwiseQuantizer",
     "Calibration",
     "Choice",
     "CorruptionFunction",
@@ -572,6 +591,7 @@ __all__ = [
     "Model",
     "ModelSource",
     "Norm",
+    "Once",
     "Passes",
     "Progress",
     "Quantizer",

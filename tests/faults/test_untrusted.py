@@ -180,17 +180,18 @@ def test_a_checkpoint_under_anothers_name_is_not_taken(tmp_path: Path) -> None:
 # -- calibrations and references ---------------------------------------------------------------------
 
 
-def test_a_damaged_calibration_is_made_again(tmp_path: Path) -> None:
+def test_a_damaged_calibration_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TTA_BENCH_CACHE", str(tmp_path))
     facts, made = {"weights": "a" * 64}, []
 
     def make() -> dict[str, torch.Tensor]:
         made.append(1)
         return {"scale": torch.arange(5.0), "codes": torch.arange(6, dtype=torch.uint8).view(2, 3)}
 
-    assert calibration.cached(tmp_path, facts, make).keys() == {"scale", "codes"}
-    calibration.cached(tmp_path, facts, make)
+    assert calibration.cached(facts, make).keys() == {"scale", "codes"}
+    calibration.cached(facts, make)
     assert len(made) == 1
-    (path,) = tmp_path.iterdir()
+    (path,) = (tmp_path / "calibrations").iterdir()
     good = path.read_bytes()
     damages = {
         "a bit": good[:-3] + bytes([good[-3] ^ 4]) + good[-2:],
@@ -203,7 +204,7 @@ def test_a_damaged_calibration_is_made_again(tmp_path: Path) -> None:
     for name, content in damages.items():
         path.write_bytes(content)
         count = len(made)
-        assert calibration.cached(tmp_path, facts, make)["scale"].tolist() == [0, 1, 2, 3, 4]
+        assert calibration.cached(facts, make)["scale"].tolist() == [0, 1, 2, 3, 4]
         assert len(made) == count + 1, name
 
 

@@ -1,20 +1,18 @@
 """Corrupted test sets on disk: made once, named by all that decides their bytes, checked when read.
 
 A set of `count` images is one `.npy` of records (CRC-32, uint8 image), memory-mapped. A set serves
-every smaller count too. Files appear by an atomic rename: processes that race make the same bytes.
+every smaller count too. Where it cannot be saved, the images that are asked for are corrupted at once.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
+import io
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -22,6 +20,10 @@ from numpy.lib import format as npy
 from tta_bench import cache
 from tta_bench.api import CorruptionFunction
 from tta_bench.corruptions.apply import corrupt, version_of
+from tta_bench.source_code import source_hash
+
+KIND = "corrupted"  # of cache entries
+NOTHING = np.arange(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,33 +45,43 @@ class CorruptedSet:
 
     def path(self, count: int | str) -> Path:
         """The file of the first `count` images."""
-        facts = (self.fingerprint, self.name, version_of(self.function), self.severity, self.seed)
-        key = hashlib.sha256(repr((*facts, self.record.descr)).encode()).hexdigest()[:16]
-        return cache.folder() / "corrupted" / f"{self.name}-{self.severity}-{key}-{count}.npy"
+        code = (version_of(self.function), source_hash(self.function.__module__))
+        facts = (self.fingerprint, self.name, code, self.severity, self.seed, self.record.descr)
+        key = hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+        return cache.folder() / KIND / f"{self.name}-{self.severity}-{key}-{count}.npy"
 
 
 def prepare(wanted: CorruptedSet, count: int) -> None:
-    """Make the first `count` images unless they are there."""
+    """Make the first `count` images unless they are there, or cannot be saved."""
     if _find(wanted, count) is None:
-        _make(wanted, count)
+        _make(wanted, count, NOTHING)
 
 
 def read(wanted: CorruptedSet, index: np.ndarray) -> np.ndarray:
     """The corrupted images at `index`, uint8 [N, H, W, C]; makes or repairs the set if need be."""
     records = _find(wanted, int(index.max(initial=0)) + 1)
+    images = _intact(records, index)
+    if images is None:
+        count = len(wanted.ids) if records is None else len(records)
+        images = _intact(_make(wanted, count, index), index)
+    return _corrupt(wanted, index) if images is None else images
+
+
+def _intact(records: np.ndarray | None, index: np.ndarray) -> np.ndarray | None:
+    """The images at `index`, if all of them have their checksum."""
     if records is None:
-        records = _make(wanted, len(wanted.ids))
+        return None
     chosen = records[index]
-    if not all(record["crc"] == zlib.crc32(record["image"]) for record in chosen):
-        chosen = _make(wanted, len(records))[index]
-    return chosen["image"]
+    if all(record["crc"] == zlib.crc32(record["image"]) for record in chosen):
+        return chosen["image"]
+    return None
 
 
 def _find(wanted: CorruptedSet, count: int) -> np.ndarray | None:
     """The smallest readable set of at least `count` images."""
     pattern = wanted.path("*")
-    counts = sorted(int(path.stem.rpartition("-")[2]) for path in pattern.parent.glob(pattern.name))
-    for held in counts:
+    counts = [path.stem.rpartition("-")[2] for path in pattern.parent.glob(pattern.name)]
+    for held in sorted(int(text) for text in counts if text.isdecimal()):
         if held >= count and (records := _open(wanted, held)) is not None:
             return records
     return None
@@ -84,24 +96,33 @@ def _open(wanted: CorruptedSet, count: int) -> np.ndarray | None:
     return None
 
 
-def _make(wanted: CorruptedSet, count: int) -> np.ndarray:
-    path = wanted.path(count)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, draft = tempfile.mkstemp(dir=path.parent, suffix=".draft")
-    try:
-        # Written, not mapped: a full disk is then an error, not a killed process.
-        with os.fdopen(handle, "wb") as file:
-            _write(file, wanted, count)
-        os.replace(draft, path)
-    finally:
-        Path(draft).unlink(missing_ok=True)
-    return npy.open_memmap(path, mode="r")
+def _make(wanted: CorruptedSet, count: int, index: np.ndarray) -> np.ndarray | None:
+    """A set whose images at `index` are whole, made here or elsewhere; None if it cannot be saved."""
+    with cache.locked(KIND, wanted.path(count).stem):
+        records = _open(wanted, count)
+        if _intact(records, index) is None:
+            with suppress(OSError):
+                _write(wanted, count)
+            records = _open(wanted, count)
+        return records
 
 
-def _write(file: BinaryIO, wanted: CorruptedSet, count: int) -> None:
-    header = {"descr": wanted.record.descr, "fortran_order": False, "shape": (count,)}
-    npy.write_array_header_1_0(file, header)
+def _write(wanted: CorruptedSet, count: int) -> None:
+    """Corrupt and save. Written, not mapped: a full disk is then an error, not a killed process."""
+    header = io.BytesIO()
+    facts = {"descr": wanted.record.descr, "fortran_order": False, "shape": (count,)}
+    npy.write_array_header_1_0(header, facts)
+    size_bytes = len(header.getvalue()) + count * wanted.record.itemsize
     images, ids = wanted.images[:count], wanted.ids[:count]
-    for image in corrupt(images, ids, wanted.name, wanted.function, wanted.severity, wanted.seed):
-        pixels = image.tobytes()
-        file.write(zlib.crc32(pixels).to_bytes(4, "little") + pixels)
+    with cache.writing(wanted.path(count), size_bytes) as file:
+        file.write(header.getvalue())
+        for image in corrupt(images, ids, wanted.name, wanted.function, wanted.severity, wanted.seed):
+            pixels = image.tobytes()
+            file.write(zlib.crc32(pixels).to_bytes(4, "little") + pixels)
+
+
+def _corrupt(wanted: CorruptedSet, index: np.ndarray) -> np.ndarray:
+    """The images at `index`, without the disk."""
+    images, ids = [wanted.images[i] for i in index], [wanted.ids[i] for i in index]
+    made = corrupt(images, ids, wanted.name, wanted.function, wanted.severity, wanted.seed)
+    return np.array(list(made), np.uint8).reshape(len(index), *wanted.images[0].shape)
