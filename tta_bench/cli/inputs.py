@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from tta_bench.errors import UserError
+from tta_bench.terminal import say
 
 
 def grid_of(
@@ -38,12 +38,10 @@ def grid_of(
 
 
 def narrowed(cells: Any, only: list[str] | None) -> Any:
-    """The cells that fit every --only."""
+    """The cells that fit --only."""
     from tta_bench import grid
 
-    for text in only or []:
-        cells = grid.only(cells, text)
-    return cells
+    return grid.only(cells, only or [])
 
 
 def frame_of(
@@ -69,13 +67,10 @@ def store_of(results: Path, name: str | None) -> Any:
     if name is not None and name not in found:
         raise UserError(f'{results}: no benchmark "{name}". There: {", ".join(found)}.')
     if name is None and len(found) > 1:
-        print(
-            f"{len(found)} benchmarks in {results}; showing {found[0]}, the last run.",
-            file=sys.stderr,
-        )
+        say(f"{len(found)} benchmarks in {results}; showing {found[0]}, the last run.", error=True)
     return ResultStore(results, name or found[0])
 
 
 def show(found: Any, as_json: bool) -> None:
     """Print a description: its JSON for machines, its text for people."""
-    print(json.dumps(found.data) if as_json else found.text)
+    say(json.dumps(found.data) if as_json else found.text)
