@@ -3,50 +3,42 @@ changes."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
-import sys
-from contextlib import suppress
-from dataclasses import asdict
-from functools import cache
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 
-from tta_bench.data.cache import folder
+from tta_bench import cache
 from tta_bench.grid import Cell
 from tta_bench.memory import MemoryReport, account
-from tta_bench.store import write_atomically
+
+KIND = "bytes"  # of cache entries
 
 
 def facts(cell: Cell) -> str:
     """What a cell's bytes depend on: not on the seed, which is among a method's parameters."""
     params = {key: value for key, value in cell.method.params.items() if key != "seed"}
-    return f"{cell.model} {cell.quantizer} {cell.method.use} {params} {cell.batch_size}"
+    method = replace(cell.method, params=params)
+    return f"{cell.model.digest} {cell.quantizer.digest} {method.digest} {cell.batch_size}"
 
 
 def of(cell: Cell) -> MemoryReport:
     """The byte counts of a cell's step, counted unless that was done before with the very same code."""
-    model, quantizer = cell.model.make("models"), cell.quantizer.make("quantizers")
-    method = cell.method.make("methods")
-    packages = {type(plugin).__module__.partition(".")[0] for plugin in (model, quantizer, method)}
-    code = [version("torch"), version("timm"), *map(_code, sorted(packages | {"tta_bench"}))]
+    code = [version("torch"), version("timm"), _harness()]
     name = hashlib.sha256(json.dumps([facts(cell), *code]).encode()).hexdigest()[:32]
-    path = folder() / "bytes" / f"{name}.json"
-    with suppress(OSError, ValueError, TypeError):  # not there, or damaged
-        return MemoryReport(**json.loads(path.read_text()))
-    report = account(model, quantizer, method, cell.batch_size)
-    with suppress(OSError):  # a cache that cannot be written costs time, no more
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps(asdict(report)).encode(), sync=False)
-    return report
+    return cache.load_or_make(
+        KIND,
+        f"{name}.json",
+        lambda: account(cell.model.make(), cell.quantizer.make(), cell.method.make(), cell.batch_size),
+        lambda report: json.dumps(asdict(report)).encode(),
+        lambda content: MemoryReport(**json.loads(content)),
+    )
 
 
-@cache
-def _code(package: str) -> str:
-    """What changes whenever a source file of a package does."""
-    origin = Path(sys.modules[package].__file__ or "")
-    files = sorted(origin.parent.rglob("*.py")) if origin.name == "__init__.py" else [origin]
-    marks = [
-        (str(file.relative_to(origin.parent)), file.stat().st_size, file.stat().st_mtime_ns) for file in files
-    ]
-    return hashlib.sha256(json.dumps(marks).encode()).hexdigest()
+@functools.cache
+def _harness() -> str:
+    """SHA-256 over the source code of the harness, which counts; that of plugins is in their digests."""
+    files = sorted(Path(__file__).parent.rglob("*.py"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()

@@ -1,0 +1,65 @@
+"""Byte counts on disk: verified, and known by the code that they depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tta_bench import accounts, memory
+from tta_bench.config import load
+from tta_bench.grid import Cell, expand
+
+REPORT = memory.MemoryReport(800_000, 200_000, None, {"parameters": 600_000, "inputs": 200_000}, bounded=True)
+
+
+@pytest.fixture
+def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the methods whose bytes were counted, with an empty cache."""
+    counts: list[str] = []
+
+    def account(*plugins: object) -> memory.MemoryReport:
+        counts.append(type(plugins[2]).__name__)
+        return REPORT
+
+    monkeypatch.setattr(accounts, "account", account)
+    monkeypatch.setenv("TTA_BENCH_CACHE", str(tmp_path / "cache"))
+    return counts
+
+
+@pytest.fixture
+def cell(write_yaml: Callable[..., Path]) -> Cell:
+    return expand(load(write_yaml(quantizers=["fp32"], methods=["source"])))[0]
+
+
+def test_bytes_are_counted_once(cell: Cell, counted: list[str]) -> None:
+    assert accounts.of(cell) == accounts.of(replace(cell, seed=7)) == REPORT
+    assert len(counted) == 1
+
+
+def test_a_flipped_digit_is_noticed(cell: Cell, counted: list[str], tmp_path: Path) -> None:
+    accounts.of(cell)
+    (path,) = (tmp_path / "cache" / "bytes").iterdir()
+    path.write_bytes(path.read_bytes().replace(b"800000", b"200000"))
+    assert accounts.of(cell) == REPORT
+    assert len(counted) == 2
+
+
+def test_other_code_is_counted_again(cell: Cell, counted: list[str]) -> None:
+    accounts.of(cell)
+    for part in ("model", "quantizer", "method"):
+        edited = replace(getattr(cell, part), code="other")
+        accounts.of(replace(cell, **{part: edited}))
+    assert len(counted) == 4
+
+
+def test_where_nothing_can_be_saved_bytes_are_counted(
+    cell: Cell, counted: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TTA_BENCH_CACHE", str(tmp_path / "file" / "cache"))
+    assert accounts.of(cell) == REPORT
+    assert accounts.of(cell) == REPORT
+    assert len(counted) == 2
