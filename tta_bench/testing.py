@@ -23,6 +23,7 @@ from torch import Tensor
 
 from tta_bench import registry, tree
 from tta_bench.api import Bits, Domain, Method, Model, Quantizer, Source
+from tta_bench.corruptions.apply import checked
 from tta_bench.parameters import check_params
 from tta_bench.pretend import fake_tensors
 from tta_bench.standin import fake_
@@ -60,7 +61,7 @@ def outcomes_of(group: str, name: str, **params: Any) -> Iterator[Outcome]:
     """Every check of the suite on one plugin."""
     plugin = registry.load(group, name)
     if group == "corruptions":
-        yield from _each(CORRUPTION_CHECKS, name, lambda c: c(plugin))
+        yield from _each(CORRUPTION_CHECKS, name, lambda c: c(plugin, name))
         return
     yield from _each(PLUGIN_CHECKS, name, lambda c: c(plugin))
     if group == "methods":
@@ -422,14 +423,14 @@ def _first_domain(data: Any) -> Domain:
     return next(domain for domain in domains if not data.problems([domain]))
 
 
-def corruption_is_seeded(corrupt: Any) -> None:
+def corruption_is_seeded(corrupt: Any, name: str) -> None:
     """same seed, same bytes; shape and type stay; the input stays."""
     image = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
     before = image.copy()
     for severity in range(1, 6):
-        one, two = (corrupt(image, severity, np.random.default_rng(7)) for _ in range(2))
-        assert one.shape == image.shape, f"shape {one.shape}"
-        assert one.dtype == np.uint8, f"dtype {one.dtype}"
+        one, two = (
+            checked(corrupt(image, severity, np.random.default_rng(7)), name, image.shape) for _ in range(2)
+        )
         assert np.array_equal(one, two), f"severity {severity} is not reproducible"
     assert np.array_equal(image, before), "the input was changed"
 
