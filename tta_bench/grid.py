@@ -201,7 +201,7 @@ class _Maker:
         if known not in self._plugins:
             choice = self.benchmark.data
             plugin = make_data(choice, make(model, "models"))
-            self._plugins[known] = _identity("data", choice.use, plugin, self.data_fingerprint)
+            self._plugins[known] = identity_of("data", choice.use, plugin, self.data_fingerprint)
         return self._plugins[known]
 
     @cached_property
@@ -229,7 +229,7 @@ class _Maker:
             plugin = make(choice, group)
             with registry.asking(group, choice.use):
                 fingerprint = plugin.fingerprint() if hasattr(plugin, "fingerprint") else ""
-            self._plugins[known] = _identity(group, choice.use, plugin, fingerprint)
+            self._plugins[known] = identity_of(group, choice.use, plugin, fingerprint)
         return self._plugins[known]
 
     def method(self, choice: Choice, model: Choice, quantizer: str, bits: str, seed: int) -> PluginIdentity:
@@ -245,7 +245,7 @@ class _Maker:
         for tuned in self.benchmark.tuned:
             params |= tuned.set if tuned.fits(choice, target, quantizer) else {}
         params |= self._file_presets(choice, target) | choice.params
-        return _identity("methods", choice.use, cls(**params))
+        return identity_of("methods", choice.use, cls(**params))
 
     def _file_presets(self, choice: Choice, target: Target) -> dict[str, Any]:
         chosen: dict[str, Any] = {}
@@ -260,7 +260,7 @@ class _Maker:
         return chosen
 
 
-def _identity(group: str, use: str, plugin: Plugin, fingerprint: str = "") -> PluginIdentity:
+def identity_of(group: str, use: str, plugin: Plugin, fingerprint: str = "") -> PluginIdentity:
     """A plugin's identity; every parameter has its field's own type, so that 16 and 16.0 are one value."""
     params = dataclasses.asdict(plugin)  # type: ignore[call-overload]
     typed, _ = check_params(type(plugin), params, use)

@@ -109,13 +109,13 @@ def configured(group: str, name: str, params: dict[str, Any]) -> Any:
     return cls(**checked)
 
 
-def settings_of(texts: Sequence[str]) -> dict[str, Any]:
+def settings_of(texts: Sequence[str], option: str = "--set") -> dict[str, Any]:
     """The parameters in `--set key=value` texts; values are YAML."""
     found = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals:
-            problem = Problem("--set", f'"{text}" is not of the form key=value. Write e.g. lr=0.01.')
+            problem = Problem(option, f'"{text}" is not of the form key=value. Write e.g. lr=0.01.')
             raise ConfigError("command line", [problem])
-        found[key] = plain_value(value, f"--set {text}")
+        found[key] = plain_value(value, f"{option} {text}")
     return found

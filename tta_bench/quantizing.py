@@ -4,65 +4,102 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from rich.progress import Progress as Bars
+from torch import Tensor
 
-from tta_bench import registry
-from tta_bench.api import Model, Quantizer
+from tta_bench import calibration, registry
+from tta_bench.api import Calibration, Model, ModelSource, Quantizer
 from tta_bench.describe import Description, columns
-from tta_bench.errors import UserError
-from tta_bench.parameters import configured, settings_of
+from tta_bench.errors import Unsupported, UserError
+from tta_bench.grid import identity_of
+from tta_bench.parameters import configured, settings_of, spelled_out
 
 REPORT_IMAGES = 64
 MIB = 2**20
+OPTIONS = {"quantizers": "--set", "models": "--set-model", "data": "--set-data"}
 
 
-def describe(model: str, quantizer: str, bits: str | None, data: str, settings: Sequence[str]) -> Description:
+@dataclass(frozen=True)
+class Request:
+    """What to quantise, and how; `params` has the `key=value` texts of each group."""
+
+    model: str
+    quantizer: str
+    bits: str | None
+    data: str
+    params: Mapping[str, Sequence[str]]
+    threads: int
+
+    def settings(self, group: str) -> dict[str, Any]:
+        """The parameters given for one plugin."""
+        return settings_of(self.params[group], OPTIONS[group])
+
+
+def describe(request: Request) -> Description:
     """Sites of a quantised model with bits, scales, clip rates and signal-to-noise ratios."""
     from tta_bench_quantizers.report import site_report
 
-    source = configured("models", model, {})
-    scheme: Quantizer = configured(
-        "quantizers", quantizer, settings_of(settings) | ({"bits": bits} if bits else {})
-    )
-    images = configured("data", data, registry.load("data", data).presets(source)).source_images()
-    floating: Model = source.build()
-    if images.shape[-1] != floating.input_size:
-        raise UserError(
-            f"{model} reads {floating.input_size}-pixel images, and {data} has {images.shape[-1]}-pixel "
-            "ones. Choose fitting --data."
-        )
+    torch.set_num_threads(request.threads)
+    source: ModelSource = configured("models", request.model, request.settings("models"))
+    bits = {"bits": request.bits} if request.bits else {}
+    scheme: Quantizer = configured("quantizers", request.quantizer, request.settings("quantizers") | bits)
+    source.fetch()
+    floating = source.build()
+    images = _source_images(request, source, floating.input_size)
     if reason := scheme.unsupported(floating):
-        raise UserError(f"{quantizer} on {model}: {reason}.")
+        raise UserError(f"{request.quantizer} on {request.model}: {reason}.")
     start = time.monotonic()
-    quantised = _quantise(scheme, copy.deepcopy(floating), images[: scheme.calibration_images])
+    found = _calibrated(request, source, scheme, floating, images)
     seconds = time.monotonic() - start
+    quantised = scheme.install(copy.deepcopy(floating), found)
     rows = [asdict(site) for site in site_report(quantised, floating, images[:REPORT_IMAGES])]
-    packed = scheme.packed_bytes(floating)
-    full = sum(p.nbytes for p in floating.parameters())
     summary = {
-        "model": model,
-        "quantizer": quantizer,
+        "model": request.model,
+        "quantizer": request.quantizer,
         "bits": scheme.bits,
         "sites": len(rows),
         "calibration_images": scheme.calibration_images,
         "seconds": round(seconds, 1),
-        "packed_mib": round(packed / MIB, 3),
-        "float_mib": round(full / MIB, 3),
+        "packed_mib": round(scheme.packed_bytes(floating) / MIB, 3),
+        "float_mib": round(sum(p.nbytes for p in floating.parameters()) / MIB, 3),
     }
     head = ", ".join(f"{key} {value}" for key, value in summary.items())
     return Description(f"{head}\n\n{columns([_shown(row) for row in rows])}", summary | {"report": rows})
 
 
-def _quantise(scheme: Quantizer, model: Model, images: torch.Tensor) -> Model:
+def _source_images(request: Request, source: ModelSource, input_size: int) -> Tensor:
+    """The clean images of the data, as the model looks at them."""
+    presets = registry.load("data", spelled_out("data", request.data)[0]).presets(source)
+    images: Tensor = configured("data", request.data, presets | request.settings("data")).source_images()
+    if images.shape[-1] != input_size:
+        raise UserError(
+            f"{request.model} reads {input_size}-pixel images, and {request.data} has "
+            f"{images.shape[-1]}-pixel ones. Choose fitting --data."
+        )
+    return images
+
+
+def _calibrated(
+    request: Request, source: ModelSource, scheme: Quantizer, model: Model, images: Tensor
+) -> Calibration:
+    """The calibration that a run of the same model, quantizer and data would use."""
+    made_from = (
+        identity_of("models", spelled_out("models", request.model)[0], source, source.fingerprint()),
+        identity_of("quantizers", spelled_out("quantizers", request.quantizer)[0], scheme),
+    )
+    try:
+        wanted = scheme.calibration_set(images)
+    except Unsupported as reason:
+        raise UserError(f"{request.quantizer} on {request.data}: {reason}. Choose other --data.") from None
     with Bars(transient=True) as bars:
         bar = bars.add_task("calibrating", total=None)
-        return scheme.quantize(
-            model, images, lambda done, total: bars.update(bar, completed=done, total=total)
+        return calibration.of(
+            *made_from, model, wanted, lambda done, total: bars.update(bar, completed=done, total=total)
         )
 
 

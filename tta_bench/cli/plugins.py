@@ -90,12 +90,23 @@ def quantize(
     set: Annotated[
         list[str] | None, typer.Option("--set", help="quantizer parameter, e.g. scale=minmax")
     ] = None,
+    set_model: Annotated[
+        list[str] | None, typer.Option("--set-model", help="model parameter, e.g. weights=PATH")
+    ] = None,
+    set_data: Annotated[
+        list[str] | None, typer.Option("--set-data", help="data parameter, e.g. root=PATH")
+    ] = None,
+    threads: Annotated[int, typer.Option(min=1, help="as run.threads: sums are rounded by it")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Calibrate, and print scales, clip rates and signal-to-noise of every site: which layer hurts."""
-    from tta_bench.quantizing import describe
+    """Calibrate, and print scales, clip rates and signal-to-noise of every site: which layer hurts.
 
-    show(describe(model, quantizer, bits, data, set or []), as_json)
+    A calibration that a run has made is read from the cache, and one that is made here serves later runs.
+    """
+    from tta_bench.quantizing import Request, describe
+
+    params = {"quantizers": set or [], "models": set_model or [], "data": set_data or []}
+    show(describe(Request(model, quantizer, bits, data, params, threads)), as_json)
 
 
 @app.command()
