@@ -8,8 +8,10 @@ from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
+from tta_bench import content_hash
 from tta_bench.data.contact_sheet import read_split
 from tta_bench.data.wnids import imagenet, rendition
 
@@ -58,3 +60,16 @@ def write_imagenet_c(root: Path, domains: Sequence[str] = ("fog/5", "snow/5"), e
     """ImageNet-C with the same names as the validation set."""
     for i, domain in enumerate(domains):
         write_classes(root / domain, each, shift=100 * (i + 1))
+
+
+def files_hashed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """A list that names every file whose content is read to be hashed, from now on."""
+    read: list[Path] = []
+    sha256 = content_hash._sha256
+
+    def noted(path: Path) -> bytes:
+        read.append(path)
+        return sha256(path)
+
+    monkeypatch.setattr(content_hash, "_sha256", noted)
+    return read

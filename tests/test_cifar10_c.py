@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.lib.format import open_memmap
 
-from tta_bench import testing
+from tta_bench import content_hash, testing
 from tta_bench.api import Domain
 from tta_bench.data.cifar10_c import IMAGES, LABELS, SHAPE, Cifar10C
 
@@ -46,6 +48,31 @@ def test_fingerprints_look_into_the_files(place: Path) -> None:
     marks = {data.domain_fingerprint(domain) for domain in (FOG, Domain("fog", 4), Domain("snow", 3))}
     assert len(marks) == 3
     assert data.domain_fingerprint(Domain("frost", 3)) == ""
+
+
+def test_every_image_of_a_domain_is_in_its_fingerprint(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(place, tmp_path / "copy")
+
+    def marks() -> list[str]:
+        data = Cifar10C(root=str(tmp_path / "copy"))
+        return [data.domain_fingerprint(Domain("fog", severity)) for severity in (3, 4)]
+
+    before = marks()
+    assert before == [Cifar10C(root=str(place)).domain_fingerprint(Domain("fog", s)) for s in (3, 4)]
+    images = open_memmap(tmp_path / "copy" / "fog.npy", mode="r+")
+    images[2 * IMAGES + 1, 5, 5, 1] += 1  # the second image of severity 3
+    images.flush()
+    del images
+    os.utime(tmp_path / "copy" / "fog.npy")
+    after = marks()
+    assert after[0] != before[0]
+    assert after[1] == before[1]
+    monkeypatch.setattr(content_hash, "SETTLED_SECONDS", 0.0)
+    assert marks() == after
+    monkeypatch.setattr(Cifar10C, "_digest", lambda self, domain: pytest.fail(f"reads {domain} again"))
+    assert marks() == after
 
 
 CASES: dict[str, tuple[Callable[[Path], object], list[str]]] = {

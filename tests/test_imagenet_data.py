@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from PIL import Image
 from tests.image_trees import (
     CLASSES,
     RENDITIONS,
+    files_hashed,
     val_name,
     write_classes,
     write_imagenet,
@@ -54,6 +56,15 @@ def sets(published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     shutil.copytree(published, tmp_path / "sets", copy_function=os.link)
     monkeypatch.setenv("TTA_BENCH_DATA", str(tmp_path / "sets"))
     return tmp_path / "sets"
+
+
+def repaint(path: Path) -> None:
+    """Another picture in a file of the same size: what follows a picture's end does not matter."""
+    size = path.stat().st_size
+    path.unlink()
+    write_picture(path, 777, quality=10)
+    path.write_bytes(path.read_bytes().ljust(size, b" "))
+    assert path.stat().st_size == size
 
 
 def spoil(path: Path, content: bytes) -> None:
@@ -128,12 +139,54 @@ def test_the_order_is_fixed_and_mixes_classes(sets: Path) -> None:
     assert len(set(ImageNet(**SMALL).test_labels()[:8])) == 4
 
 
-def test_fingerprints_know_names_and_sizes_but_not_roots(sets: Path, published: Path) -> None:
+def test_fingerprints_know_names_and_contents_but_not_roots(sets: Path, published: Path) -> None:
     here, there = ImageNet(**SMALL), ImageNet(root=str(published / "imagenet"), **SMALL)
     assert here.fingerprint() == there.fingerprint()
     victim = sets / "imagenet" / "val" / CLASSES[0] / val_name(0)
-    spoil(victim, victim.read_bytes() + b" ")
+    victim.rename(victim.with_name("other.JPEG"))
     assert ImageNet(**SMALL).fingerprint() != there.fingerprint()
+
+
+SHOWN = {
+    "imagenet": (ImageNet, CLEAN, "imagenet/val"),
+    "imagenet-c": (ImageNetC, FOG, "imagenet-c/fog/5"),
+    "imagenet-c clean": (ImageNetC, CLEAN, "imagenet/val"),
+    "imagenet-r": (ImageNetR, Domain("rendition", 0), "imagenet-r"),
+    "imagenet-sketch": (ImageNetSketch, Domain("sketch", 0), "imagenet-sketch/sketch"),
+}
+
+
+def marks(cls: type, domain: Domain) -> tuple[str, str]:
+    data = cls(**SMALL)
+    return data.fingerprint(), data.domain_fingerprint(domain)
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_fingerprints_notice_an_image_of_the_same_name_and_size(sets: Path, name: str) -> None:
+    cls, domain, folder = SHOWN[name]
+    before = marks(cls, domain)
+    repaint(sets / folder / cls(**SMALL).tested()[0].key)
+    assert marks(cls, domain) != before
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_fingerprints_notice_another_source(sets: Path, name: str) -> None:
+    cls, domain, _ = SHOWN[name]
+    before = marks(cls, domain)
+    repaint(cls(**SMALL).source_paths()[0])
+    assert marks(cls, domain) != before
+
+
+def test_only_domains_in_use_are_read(sets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = files_hashed(monkeypatch)
+    write_picture(sets / "imagenet-c" / "fog" / "5" / CLASSES[0] / "not_in_val.JPEG", 0)
+    data = ImageNetC(**SMALL)
+    data.fingerprint()
+    assert sorted(read) == sorted(data.source_paths())
+    read.clear()
+    data.domain_fingerprint(FOG)
+    folder = sets / "imagenet-c" / "fog" / "5"
+    assert sorted(read) == sorted(folder / file.key for file in data.tested())
 
 
 @pytest.mark.parametrize("table", [KAGGLE_TABLE, *SYNSET_LISTS])
@@ -271,30 +324,47 @@ def test_regenerated_files_have_gone_through_the_published_steps(sets: Path) -> 
     data.prepare(FOG, 3)
     made = data.test_images(FOG, np.arange(3))
     file = data.tested()[0]
-    (path,) = Regenerated.of(data.clean.val, FOG, 0).make([file])
-    with Image.open(path) as image:
+    jpeg = io.BytesIO(Regenerated.of(data.clean.val, FOG, 0).jpeg(file))
+    with Image.open(jpeg) as image:
         assert image.size == (224, 224)
         assert image.format == "JPEG"
         tables = image.quantization  # type: ignore[attr-defined]
-    reference = path.with_suffix(".reference")
+    reference = io.BytesIO()
     clean = decode.read(data.clean.val.path(file), CLEAN_CUT)
     Image.fromarray(clean).save(reference, "JPEG", quality=85)
     with Image.open(reference) as image:
         assert tables == image.quantization  # type: ignore[attr-defined]
-    saved = decode.read(path, AS_SAVED)
+    saved = decode.pixels(jpeg, AS_SAVED)
     assert np.array_equal((made[0] * 255).round().byte().permute(1, 2, 0).numpy(), saved)
     assert np.abs(saved.astype(int) - clean).mean() > 5, "fog is to be seen"
 
 
-def test_regenerated_files_are_made_once_and_belong_to_their_seed(sets: Path) -> None:
+def test_regenerated_files_are_made_once_and_belong_to_their_seed(
+    sets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data, other = ImageNet(**SMALL), ImageNet(**SMALL, corruption_seed=1)
-    (path,) = Regenerated.of(data.clean.val, FOG, 0).make(data.tested()[:1])
-    written = path.stat().st_mtime_ns
-    data.prepare(FOG, 1)
-    assert path.stat().st_mtime_ns == written
     index = np.arange(1)
     assert not torch.equal(data.test_images(FOG, index), other.test_images(FOG, index))
     assert data.fingerprint() != other.fingerprint()
+    monkeypatch.setattr(Regenerated, "_make", lambda self, file: pytest.fail(f"makes {file} again"))
+    data.prepare(FOG, 1)
+    ImageNet(**SMALL).test_images(FOG, index)
+
+
+def test_regenerated_images_follow_an_image_of_the_same_name_and_size(sets: Path) -> None:
+    data, index = ImageNet(**SMALL), np.arange(1)
+    before = data.test_images(FOG, index)
+    repaint(data.clean.val.path(data.tested()[0]))
+    assert not torch.equal(ImageNet(**SMALL).test_images(FOG, index), before)
+
+
+def test_regenerated_images_need_no_cache(sets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = ImageNet(**SMALL).test_images(FOG, np.arange(2))
+    (sets / "file").touch()
+    monkeypatch.setenv("TTA_BENCH_CACHE", str(sets / "file" / "cache"))
+    data = ImageNet(**SMALL)
+    data.prepare(FOG, 2)
+    assert torch.equal(data.test_images(FOG, np.arange(2)), wanted)
 
 
 def test_regenerated_images_say_so() -> None:

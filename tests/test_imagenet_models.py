@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import os
+import time
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +18,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from tta_bench import config, grid, registry
+from tests.image_trees import files_hashed
+from tta_bench import config, content_hash, grid, registry
 from tta_bench.api import Model, Source
 from tta_bench.errors import ConfigError
 from tta_bench.models import imagenet
@@ -145,6 +148,35 @@ def test_downloaded_weights_are_found_and_known_by_their_hash(
     assert source.problems() == []
     assert source.fingerprint() == hashlib.sha256(path.read_bytes()).hexdigest()
     assert source.build().weights_sha256 == source.fingerprint()
+
+
+def test_overwritten_weights_of_equal_size_and_time_are_other_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(content_hash, "SETTLED_SECONDS", 0.0)
+    state, path = Timm(TINY, weights="random").build().net.state_dict(), tmp_path / "weights.safetensors"
+    save_file(state, path)
+    time.sleep(0.02)  # the file system's clock moves on
+    source, status = Timm(TINY, weights=str(path)), path.stat()
+    before = source.fingerprint()
+    read = files_hashed(monkeypatch)
+    assert Timm(TINY, weights=str(path)).fingerprint() == before
+    assert read == [], "read again"
+    save_file({name: -tensor for name, tensor in state.items()}, path)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (status.st_size, status.st_mtime_ns)
+    assert source.fingerprint() == hashlib.sha256(path.read_bytes()).hexdigest() != before
+    assert source.build().weights_sha256 == source.fingerprint()
+
+
+def test_weights_in_the_home_folder_are_known_by_their_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    save_file(Timm(TINY, weights="random").build().net.state_dict(), tmp_path / "weights.safetensors")
+    source = Timm(TINY, weights="~/weights.safetensors")
+    assert source.problems() == []
+    assert source.fingerprint() == source.build().weights_sha256 != ""
 
 
 def test_weights_that_cannot_be_had_are_told_with_a_remedy(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from tta_bench.content_hash import FolderHashes, Stamp
 from tta_bench.data.complaints import BadData, some
 
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".ppm")
@@ -22,8 +24,7 @@ class ImageFile(NamedTuple):
 
     folder: str
     name: str
-    size: int
-    mtime_ns: int
+    stamp: Stamp
 
     @property
     def key(self) -> str:
@@ -42,11 +43,34 @@ class ClassFolders:
 
     def path(self, file: ImageFile) -> Path:
         """Where an image lies."""
-        return self.root / file.name if self.flat else self.root / file.folder / file.name
+        return self.root / self._inside(file)
+
+    def contents(self, files: Collection[ImageFile]) -> dict[str, str]:
+        """The SHA-256 of what each of these files contains, by the image's key."""
+        places = {file.key: self._inside(file) for file in files}
+        stamps = {self._inside(file): file.stamp for file in files}
+        try:
+            found = self._hashes.of(stamps)
+        except OSError as error:
+            place = error.filename or self.root
+            raise BadData(f"{place}: cannot be read: {error.strerror}. Check its permissions.") from error
+        return {key: found[place] for key, place in places.items()}
+
+    def digest(self, files: Collection[ImageFile]) -> str:
+        """SHA-256 over classes, names and contents of these images; the same wherever they lie."""
+        lines = sorted(f"{key} {content}\n" for key, content in self.contents(files).items())
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
 
     def counts(self) -> Counter[str]:
         """Images of each class."""
         return Counter(file.folder for file in self.files)
+
+    def _inside(self, file: ImageFile) -> str:
+        return file.name if self.flat else file.key
+
+    @cached_property
+    def _hashes(self) -> FolderHashes:
+        return FolderHashes(self.root)
 
 
 def scan(root: Path) -> ClassFolders:
@@ -74,18 +98,12 @@ def images_in(path: Path, folder: str) -> list[ImageFile]:
             facts = [(entry.name, entry.stat()) for entry in found if entry.is_file()]
     except OSError as error:
         raise BadData(f"{path}: cannot be listed: {error.strerror}. Check its permissions.") from error
-    return sorted(ImageFile(folder, name, status.st_size, status.st_mtime_ns) for name, status in facts)
+    return sorted(ImageFile(folder, name, Stamp.of(status)) for name, status in facts)
 
 
 def fair_order(files: Iterable[ImageFile]) -> list[ImageFile]:
     """The images as a die would order them: by the hash of class and name, so that every prefix is fair."""
     return sorted(files, key=lambda file: hashlib.sha256(file.key.encode()).digest())
-
-
-def digest(files: Iterable[ImageFile]) -> str:
-    """SHA-256 over classes, names and sizes."""
-    lines = sorted(f"{file.key} {file.size}\n" for file in files)
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def class_problems(

@@ -82,6 +82,10 @@ class Corruptible(Data):
         return self.clean_test()
 
     @cached_property
+    def _fingerprint(self) -> str:
+        return self.fingerprint()
+
+    @cached_property
     def _corrupted(self) -> dict[Domain, corrupted.CorruptedSet]:
         return {}
 
@@ -89,7 +93,7 @@ class Corruptible(Data):
         # Asked for every batch, and a look-up in the registry takes longer than reading one.
         if domain not in self._corrupted:
             self._corrupted[domain] = corrupted.CorruptedSet(
-                fingerprint=self.fingerprint(),
+                fingerprint=self._fingerprint,
                 images=self._test.images,
                 ids=self._test.ids,
                 name=domain.corruption,

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -29,11 +30,15 @@ def read_all(paths: Sequence[Path], view: View) -> np.ndarray:
 def read(path: Path, view: View) -> np.ndarray:
     """One image, uint8 [size, size, 3]."""
     try:
-        with Image.open(path) as image:
-            pixels = cut(image.convert("RGB"), view)
+        return pixels(path, view)
     except UNDECODABLE as error:
         raise BadData(f"{path}: cannot be decoded: {why(error)}. Copy it again.") from error
-    return np.asarray(pixels)
+
+
+def pixels(file: Path | BinaryIO, view: View) -> np.ndarray:
+    """One image of a file, uint8 [size, size, 3]."""
+    with Image.open(file) as image:
+        return np.asarray(cut(image.convert("RGB"), view))
 
 
 def cut(image: Image.Image, view: View) -> Image.Image:

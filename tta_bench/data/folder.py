@@ -22,7 +22,6 @@ from tta_bench.data import decode, integrity, roots, wnids
 from tta_bench.data.class_folders import (
     ClassFolders,
     ImageFile,
-    digest,
     fair_order,
     images_in,
     scan,
@@ -40,6 +39,7 @@ Slots = dict[str, list[ImageFile]]  # the images of each domain, label by label 
 class Folder(ImageFiles):
     """Class folders, in one domain or several."""
 
+    version: ClassVar[str] = "2"  # 1: images were known by their names and sizes
     summary: ClassVar[str] = "your own images: ROOT/class/* or ROOT/domain/class/*"
     paths: ClassVar[tuple[str, ...]] = ("root", "source_root")
 
@@ -50,20 +50,25 @@ class Folder(ImageFiles):
     # What is there ------------------------------------------------------------------------------
 
     @cached_property
-    def trees(self) -> dict[str, ClassFolders]:
-        """The class folders of every domain."""
+    def _places(self) -> dict[str, Path]:
+        """The folder of every domain, found without listing images, of which there may be many."""
         place = roots.locate(self.root, "folder")
         if place is None or not place.is_dir():
             raise BadData(f"folder {place or ''}: there is no such folder. {roots.remedy('folder')}")
         names = subfolders(place)
         if any(subfolders(place / name) for name in names):
-            return {name: scan(place / name) for name in names}
-        return {CLEAN: scan(place)}
+            return {name: place / name for name in names}
+        return {CLEAN: place}
+
+    @cached_property
+    def trees(self) -> dict[str, ClassFolders]:
+        """The class folders of every domain, with their images."""
+        return {name: scan(place) for name, place in self._places.items()}
 
     @cached_property
     def class_names(self) -> tuple[str, ...]:
         """All classes, sorted; the order of the labels."""
-        return tuple(sorted({name for tree in self.trees.values() for name in tree.folders}))
+        return tuple(sorted({name for place in self._places.values() for name in subfolders(place)}))
 
     @property
     def num_classes(self) -> int:
@@ -86,7 +91,7 @@ class Folder(ImageFiles):
 
     def own_domains(self) -> tuple[str, ...]:
         try:
-            return tuple(name for name in self.trees if name != CLEAN)
+            return tuple(name for name in self._places if name != CLEAN)
         except BadData:
             return ()
 
@@ -136,13 +141,22 @@ class Folder(ImageFiles):
         return to_tensor(decode.read_all([tree.path(files[i]) for i in index], self.view))
 
     def fingerprint(self) -> str:
-        """SHA-256 over names and sizes of what every domain shows, and of the source."""
+        """SHA-256 over the labels, which all domains have in common, and over the source."""
         try:
-            parts = [f"{name} {digest(files)}" for name, files in sorted(self._slots.items())]
-            parts.append(digest(self._source_files[1]))
+            parts = [file.folder for file in next(iter(self._slots.values()))]
+            tree, files = self._source_files
+            parts.append(tree.digest(files))
         except BadData:
             return ""
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def domain_fingerprint(self, domain: Domain) -> str:
+        """SHA-256 over the images that the domain shows."""
+        try:
+            tree, files = self.trees[domain.corruption], self._slots[domain.corruption]
+            return tree.digest(files)
+        except (BadData, KeyError):  # `problems` tells which
+            return ""
 
     def note(self) -> str:
         shown = len(next(iter(self._slots.values())))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,11 +13,11 @@ from torch import Tensor
 
 from tta_bench.api import Domain
 from tta_bench.data import decode
-from tta_bench.data.class_folders import ImageFile, digest
+from tta_bench.data.class_folders import ImageFile
 from tta_bench.data.domains import CLEAN, domain_problems
 from tta_bench.data.imagenet_family import OfImageNet
 from tta_bench.data.pixels import to_tensor
-from tta_bench.data.regenerated import AS_SAVED, SIZE, Regenerated
+from tta_bench.data.regenerated import SIZE, Regenerated
 
 
 @dataclass
@@ -36,7 +37,7 @@ class ImageNet(OfImageNet):
         return self.clean.test
 
     def content(self) -> str:
-        return f"{digest(self.tested())}/{self.corruption_seed}"
+        return f"{self.clean.val.digest(self.tested())}/{self.corruption_seed}"
 
     def note(self) -> str:
         return "corruptions regenerated, not the published files of ImageNet-C"
@@ -46,12 +47,12 @@ class ImageNet(OfImageNet):
         if domain.corruption == CLEAN:
             paths = [self.clean.val.path(file) for file in files]
             return to_tensor(decode.read_all(paths, self.view))
-        return to_tensor(decode.read_all(self._regenerated(domain).make(files), AS_SAVED))
+        return to_tensor(self._regenerated(domain).read(files))
 
     def prepare(self, domain: Domain, count: int) -> None:
         """Corrupt the first `count` test images and keep them on disk."""
         if domain.corruption != CLEAN:
-            self._regenerated(domain).make(self.tested()[:count])
+            self._regenerated(domain).prepare(self.tested()[:count])
 
     def complaints(self, domains: Sequence[Domain]) -> list[str]:
         found = domain_problems(domains)
@@ -63,5 +64,12 @@ class ImageNet(OfImageNet):
             )
         return found + self.clean.problems(tested=True)
 
+    @cached_property
+    def _corrupted(self) -> dict[Domain, Regenerated]:
+        return {}
+
     def _regenerated(self, domain: Domain) -> Regenerated:
-        return Regenerated.of(self.clean.val, domain, self.corruption_seed)
+        # Asked for every batch, and a look-up in the registry takes longer than reading one.
+        if domain not in self._corrupted:
+            self._corrupted[domain] = Regenerated.of(self.clean.val, domain, self.corruption_seed)
+        return self._corrupted[domain]

@@ -19,7 +19,6 @@ from tta_bench.data.class_folders import (
     ClassFolders,
     ImageFile,
     class_problems,
-    digest,
     fair_order,
     scan,
     subfolders,
@@ -51,14 +50,15 @@ class ImageNetC(BesideImageNet):
         return fair_order(scan(self._first_folder()).files)
 
     def content(self) -> str:
-        """Names alone: sizes differ from domain to domain."""
+        """SHA-256 over names alone; the contents are the domains' own, and only those in use are read."""
         names = sorted(file.key for file in self.tested())
         return hashlib.sha256("\n".join(names).encode()).hexdigest()
 
     def domain_fingerprint(self, domain: Domain) -> str:
+        """SHA-256 over the images that the domain shows."""
         try:
             tree = self.clean.val if domain.corruption == CLEAN else scan(self._folder(domain))
-            return digest(tree.files)
+            return tree.digest(self._read_of(tree))
         except BadData:
             return ""
 

@@ -17,7 +17,6 @@ from tta_bench.data.class_folders import (
     ClassFolders,
     ImageFile,
     class_problems,
-    digest,
     fair_order,
     images_in,
     scan,
@@ -76,8 +75,9 @@ class CleanImageNet:
         return [tree.path(file) for file in files]
 
     def digest(self) -> str:
-        """SHA-256 over the names and sizes of the source's images."""
-        return hashlib.sha256(f"{self.source} {digest(self.source_files[1])}".encode()).hexdigest()
+        """SHA-256 over the names and contents of the source's images."""
+        tree, files = self.source_files
+        return hashlib.sha256(f"{self.source} {tree.digest(files)}".encode()).hexdigest()
 
     def problems(self, tested: bool) -> list[str]:
         """What is wrong with the source, and with the validation images if they are tested."""

@@ -24,6 +24,7 @@ from tta_bench.data.imagenet_clean import CleanImageNet
 class OfImageNet(ImageFiles):
     """Base: where ImageNet is, which of its images are the source, what the tested ones are."""
 
+    version: ClassVar[str] = "2"  # 1: images were known by their names and sizes
     num_classes: ClassVar[int] = 1000
     folder_name: ClassVar[str]  # in $TTA_BENCH_DATA
     alternative: ClassVar[str] = ""  # a sentence on what to do without this data

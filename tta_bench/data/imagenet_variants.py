@@ -17,7 +17,6 @@ from tta_bench.data.class_folders import (
     ClassFolders,
     ImageFile,
     class_problems,
-    digest,
     fair_order,
     scan,
     subfolders,
@@ -56,7 +55,7 @@ class Variant(BesideImageNet):
         return self._tested
 
     def content(self) -> str:
-        return digest(self.tested())
+        return self.tree.digest(self.tested())
 
     def test_images(self, domain: Domain, index: np.ndarray) -> Tensor:
         paths = [self.tree.path(self.tested()[i]) for i in index]

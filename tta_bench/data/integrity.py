@@ -10,7 +10,6 @@ import hashlib
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 
 from PIL import Image
@@ -20,6 +19,7 @@ from tta_bench.data.class_folders import LISTING_THREADS, ClassFolders, ImageFil
 from tta_bench.data.complaints import cut
 from tta_bench.data.decode import UNDECODABLE, why
 
+KIND = "found-whole"
 JPEG = (b"\xff\xd8\xff", b"\xff\xd9")
 PNG = (b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82")
 
@@ -28,14 +28,12 @@ def damages(tree: ClassFolders, files: Sequence[ImageFile]) -> list[str]:
     """A sentence for every file that cannot be read to its end."""
     files = sorted(files)
     bill = _clean_bill(tree, files)
-    if bill.exists():
+    if cache.get(KIND, bill) is not None:
         return []
     with ThreadPoolExecutor(LISTING_THREADS) as pool:
         found = [text for text in pool.map(lambda file: _damage(tree.path(file)), files) if text]
     if not found:
-        with suppress(OSError):  # where nothing can be kept, files are read again
-            bill.parent.mkdir(parents=True, exist_ok=True)
-            bill.touch()
+        cache.put(KIND, bill, b"")
     return cut(found, tree.root)
 
 
@@ -60,9 +58,9 @@ def _looks_whole(path: Path) -> bool:
     return any(head.startswith(first) and tail.endswith(last) for first, last in (JPEG, PNG))
 
 
-def _clean_bill(tree: ClassFolders, files: Sequence[ImageFile]) -> Path:
-    """The file that says that these files, as they are now, have been found whole."""
+def _clean_bill(tree: ClassFolders, files: Sequence[ImageFile]) -> str:
+    """The name of the entry that says that these files, as they are now, have been found whole."""
     facts = hashlib.sha256(f"{tree.root.resolve()}\n".encode())
     for file in files:
-        facts.update(f"{file.key} {file.size} {file.mtime_ns}\n".encode())
-    return cache.folder() / "found-whole" / facts.hexdigest()[:32]
+        facts.update(f"{file.key} {tuple(file.stamp)}\n".encode())
+    return facts.hexdigest()[:32]

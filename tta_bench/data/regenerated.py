@@ -1,4 +1,4 @@
-"""ImageNet-C made again from validation images, as files in its own layout.
+"""ImageNet-C made again from validation images, as JPEG files in the cache.
 
 The published script resizes to 256 pixels, cuts out 224, corrupts, and saves as JPEG of quality 85. The last
 step belongs to the corruption: BN-Adapt on contrast-5 reaches 47.8 % without it, 20.0 % with it (ResNet-50).
@@ -7,20 +7,22 @@ step belongs to the corruption: BN-Adapt on contrast-5 reaches 47.8 % without it
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
+import io
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
 
 from tta_bench import cache, registry
 from tta_bench.api import CorruptionFunction, Domain, View
-from tta_bench.corruptions.apply import rng_of, version_of
+from tta_bench.corruptions.apply import corrupt_image, version_of
 from tta_bench.data import decode
 from tta_bench.data.class_folders import ClassFolders, ImageFile
+from tta_bench.identity import code_of
 
 SIZE = 224
 CLEAN_CUT = View(SIZE, 256, "bilinear")
@@ -30,7 +32,7 @@ QUALITY = 85
 
 @dataclass(frozen=True)
 class Regenerated:
-    """One domain of a tree of clean images; files appear by an atomic rename, and are never made twice."""
+    """One domain of a tree of clean images; each corrupted image is made once, if it can be saved."""
 
     tree: ClassFolders
     domain: Domain
@@ -42,30 +44,57 @@ class Regenerated:
         """With the registered corruption of that name."""
         return cls(tree, domain, seed, registry.load("corruptions", domain.corruption))
 
-    def make(self, files: Sequence[ImageFile]) -> list[Path]:
-        """The corrupted files of these images; those that are not there are made."""
-        paths = [self._path(file) for file in files]
-        missing = [(f, path) for f, path in zip(files, paths, strict=True) if not path.exists()]
+    def read(self, files: Sequence[ImageFile]) -> np.ndarray:
+        """These images, corrupted, uint8 [N, 224, 224, 3]."""
+        if not files:
+            return np.empty((0, SIZE, SIZE, 3), np.uint8)
+        names = self._names(files)
+
+        def read(file: ImageFile) -> np.ndarray:
+            return decode.pixels(io.BytesIO(self._load_or_make(file, names[file])), AS_SAVED)
+
         with ThreadPoolExecutor(decode.threads()) as pool:
-            list(pool.map(lambda pair: self._write(*pair), missing))
-        return paths
+            return np.stack(list(pool.map(read, files)))
 
-    def _path(self, file: ImageFile) -> Path:
-        facts = f"{version_of(self.function)}/{self.seed}/{file.key}/{file.size}"
-        stem = f"{Path(file.name).stem}-{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
-        home = cache.folder() / "imagenet-c" / self.domain.corruption / str(self.domain.severity)
-        return home / file.folder / f"{stem}.JPEG"
+    def jpeg(self, file: ImageFile) -> bytes:
+        """The JPEG file of one image, corrupted."""
+        return self._load_or_make(file, self._names([file])[file])
 
-    def _write(self, file: ImageFile, path: Path) -> None:
+    def prepare(self, files: Sequence[ImageFile]) -> None:
+        """Make those of these images that are not in the cache, unless nothing can be saved there."""
+        if cache.problem() is not None:
+            return
+        there = {folder: cache.names(self._kind(folder)) for folder in {file.folder for file in files}}
+        names = self._names(files)
+        missing = [file for file in files if names[file] not in there[file.folder]]
+        with ThreadPoolExecutor(decode.threads()) as pool:
+            for _ in pool.map(lambda file: self._load_or_make(file, names[file]), missing):
+                pass  # only the cache holds them: all of a domain would fill the memory
+
+    def _names(self, files: Sequence[ImageFile]) -> dict[ImageFile, str]:
+        """The cache's name for each corrupted image: it says all that decides its pixels."""
+        contents = self.tree.contents(files)
+        return {file: self._name(file, contents[file.key]) for file in files}
+
+    def _name(self, file: ImageFile, content: str) -> str:
+        facts = f"{self._corruption}/{self.seed}/{file.key}/{content}"
+        return f"{Path(file.name).stem}-{hashlib.sha256(facts.encode()).hexdigest()[:12]}.JPEG"
+
+    @cached_property
+    def _corruption(self) -> str:
+        return f"{version_of(self.function)}/{code_of('corruptions', self.domain.corruption)}"
+
+    def _kind(self, folder: str) -> str:
+        return f"imagenet-c/{self.domain.corruption}/{self.domain.severity}/{folder}"
+
+    def _load_or_make(self, file: ImageFile, name: str) -> bytes:
+        return cache.load_or_make(self._kind(file.folder), name, lambda: self._make(file), bytes, bytes)
+
+    def _make(self, file: ImageFile) -> bytes:
         name, severity = self.domain.corruption, self.domain.severity
         number = int.from_bytes(hashlib.sha256(file.key.encode()).digest()[:6], "little")
         clean = decode.read(self.tree.path(file), CLEAN_CUT)
-        image = Image.fromarray(self.function(clean, severity, rng_of(self.seed, name, severity, number)))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, draft = tempfile.mkstemp(dir=path.parent, suffix=".draft")
-        try:
-            with os.fdopen(handle, "wb") as opened:
-                image.save(opened, "JPEG", quality=QUALITY, optimize=True)
-            os.replace(draft, path)
-        finally:
-            Path(draft).unlink(missing_ok=True)
+        corrupted = corrupt_image(clean, number, name, self.function, severity, self.seed)
+        jpeg = io.BytesIO()
+        Image.fromarray(corrupted).save(jpeg, "JPEG", quality=QUALITY, optimize=True)
+        return jpeg.getvalue()

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from tta_bench.api import Model, ModelSource, View
+from tta_bench.content_hash import file_sha256
 from tta_bench.models import weights as state_dicts
 from tta_bench.models.weights import BadWeights
 
@@ -38,7 +39,7 @@ class ImageNetModel(ModelSource):
         else:
             net, path = self._net(), self._file()
             state_dicts.load_(net, path)
-            digest = state_dicts.file_sha256(path)
+            digest = file_sha256(path)
         model = self._wrap(net, **self._facts(), weights_sha256=digest)
         return model.eval().requires_grad_(False)
 
@@ -49,8 +50,11 @@ class ImageNetModel(ModelSource):
         """SHA-256 of the weights' file, or of random tensors; empty while there are none."""
         if self.weights == "random":
             return state_dicts.tensors_sha256(self._random().state_dict())
-        path = self._local() if self.weights == "auto" else Path(self.weights)
-        return state_dicts.file_sha256(path) if path and path.is_file() else ""
+        path = self._local() if self.weights == "auto" else Path(self.weights).expanduser()
+        try:
+            return file_sha256(path) if path else ""
+        except OSError:  # `problems` tells
+            return ""
 
     def fetch(self) -> None:
         if self.weights == "auto":

@@ -97,21 +97,6 @@ def _download(repository: str) -> Path | str:
         return type(error).__name__
 
 
-def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
-    status = path.stat()
-    return _file_sha256(str(path.resolve()), status.st_size, status.st_mtime_ns)
-
-
-@lru_cache(maxsize=64)
-def _file_sha256(path: str, size: int, mtime_ns: int) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
 def tensors_sha256(state: Mapping[str, Tensor]) -> str:
     """SHA-256 over names, shapes and numbers."""
     digest = hashlib.sha256()
