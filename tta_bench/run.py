@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from tta_bench import plan
+from tta_bench import cache, plan
 from tta_bench.errors import ConfigError, Problem, UserError
 from tta_bench.exchange import Policy
 from tta_bench.grid import Cell
@@ -65,6 +65,9 @@ def run(
             progress.note(note)
         if waiting:
             check_inputs(waiting)
+            unwritable = cache.problem()
+            if unwritable:
+                progress.note(unwritable)
             anew = waiting if overwrite == "all" else work.stale
             writer = Writer(store, progress, anew, runner.policy.share)
             done = len(chosen) - len(waiting)
