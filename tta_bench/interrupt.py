@@ -5,10 +5,14 @@ Outside of a run it stops the program at once, with exit code 130 and without a 
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
+
+from tta_bench.limits import importing
 
 EXIT_CODE = 130  # what shells give for a process that Ctrl-C has ended
 
@@ -30,7 +34,7 @@ class Listener:
         if self.installed:
             signal.signal(signal.SIGINT, self.before)
 
-    def pressed(self, *_: Any) -> None:
+    def pressed(self, number: int, frame: FrameType | None) -> None:
         """What to do on Ctrl-C."""
         raise KeyboardInterrupt
 
@@ -44,30 +48,21 @@ class Interrupt(Listener):
     def __call__(self) -> bool:
         return self.requested
 
-    def pressed(self, *_: Any) -> None:
+    def pressed(self, number: int, frame: FrameType | None) -> None:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True
         self.say("Stopping after the batch at hand. Ctrl-C again stops now.")
 
 
-class Stopped(Listener):
-    """Ends the program on Ctrl-C, and knows that it was pressed, whatever became of the exception.
+class Stop(Listener):
+    """Ends the program on Ctrl-C.
 
-    Extension modules turn a KeyboardInterrupt during their import into errors of other types.
+    Inside an import it does so at once: an extension module turns a KeyboardInterrupt into another error, or
+    aborts the process. Nothing is lost, since results are written atomically.
     """
 
-    def __init__(self) -> None:
-        self.requested = False
-
-    def __bool__(self) -> bool:
-        return self.requested
-
-    def pressed(self, *_: Any) -> None:
-        self.requested = True
+    def pressed(self, number: int, frame: FrameType | None) -> None:
+        if importing(frame):
+            os._exit(EXIT_CODE)
         raise KeyboardInterrupt
-
-    def __exit__(self, *_: object) -> None:
-        super().__exit__()
-        if self.requested:  # once more ends the process without a word, whatever it is still cleaning up
-            signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -40,7 +40,7 @@ def within(seconds: float | None) -> Iterator[None]:
         return
 
     def ring(_: int, frame: FrameType | None) -> None:
-        if _importing(frame):  # half a module would break every later cell of this process
+        if importing(frame):  # half a module would break every later cell of this process
             signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS)
             return
         raise TimeLimit("the cell has used up its time (run.cell_minutes)")
@@ -54,7 +54,7 @@ def within(seconds: float | None) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _importing(frame: FrameType | None) -> bool:
+def importing(frame: FrameType | None) -> bool:
     """Whether a module is being imported just now."""
     while frame is not None:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":

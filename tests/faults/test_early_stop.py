@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import textwrap
 import threading
 import time
@@ -14,56 +13,53 @@ from pathlib import Path
 import pytest
 
 from tests.faults.conftest import Bench
+from tta_bench import cli
+
+PRESSING = """
+    import os, signal, sys
+
+    class Pressing:
+        def find_spec(self, name, path=None, target=None):
+            if name == {module!r}:
+                sys.meta_path.remove(self)
+                try:
+                    os.kill(os.getpid(), signal.SIGINT)
+                    for _ in range(1000): pass
+                except KeyboardInterrupt:
+                    if {swallowed}:
+                        raise ImportError("initialization failed") from None
+                    raise
+
+    sys.meta_path.insert(0, Pressing())
+"""
 
 
-@pytest.mark.parametrize("command", ["run", "table", "list --long"])
-@pytest.mark.parametrize("seconds", [0.2, 0.5, 0.9])
-def test_ctrl_c_during_imports_ends_without_a_traceback(command: str, seconds: float, bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("module", "swallowed"),
+    [("typer", False), ("tta_bench.cli.grids", False), ("tta_bench.config", True), ("torch", True)],
+)
+def test_ctrl_c_during_imports_ends_without_a_traceback(
+    module: str, swallowed: bool, bench: Bench, tmp_path: Path
+) -> None:
+    """Extension modules turn the exception into another one."""
     bench.write(["source"])
-    words = ["run", str(bench.file)] if command == "run" else command.split()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tta_bench.cli", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        cwd=Path(__file__).parents[2],
-    )
-    bench.started.append(process)
-    time.sleep(seconds)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert "Traceback" not in errors
-    # Before Python has begun, or after its end, the signal itself ends the process; shells call that 130.
-    assert process.returncode in (130, -signal.SIGINT) or command == "table"
-
-
-@pytest.mark.parametrize("where", ["tta_bench.cli.grids", "tta_bench.grid", "torch"])
-def test_ctrl_c_inside_a_chosen_import(where: str, bench: Bench, tmp_path: Path) -> None:
-    """An import that presses Ctrl-C itself, and then turns the exception into another, as extensions do."""
-    bench.write(["source"])
-    (tmp_path / "sitecustomize.py").write_text(
-        textwrap.dedent(f"""
-            import os, signal, sys
-
-            class Pressing:
-                def find_spec(self, name, path=None, target=None):
-                    if name == {where!r}:
-                        sys.meta_path.remove(self)
-                        try:
-                            os.kill(os.getpid(), signal.SIGINT)
-                            for _ in range(1000): pass
-                        except KeyboardInterrupt:
-                            if {where != "tta_bench.cli.grids"}:
-                                raise ImportError("initialization failed") from None
-                            raise
-
-            sys.meta_path.insert(0, Pressing())
-        """)
-    )
+    script = textwrap.dedent(PRESSING.format(module=module, swallowed=swallowed))
+    (tmp_path / "sitecustomize.py").write_text(script)
     path = os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])
     outcome = bench.run(env=os.environ | {"PYTHONPATH": path})
     assert outcome.returncode == 130, outcome.stderr
+
+
+def test_ctrl_c_between_imports_ends_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pressed() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)
+
+    monkeypatch.setattr(cli, "app", pressed)
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 130
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_run_in_a_thread_runs(bench: Bench) -> None:
