@@ -358,6 +358,17 @@ def test_regenerated_images_follow_an_image_of_the_same_name_and_size(sets: Path
     assert not torch.equal(ImageNet(**SMALL).test_images(FOG, index), before)
 
 
+def test_regenerated_images_belong_to_the_code_of_their_corruption(
+    sets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = np.arange(2)
+    ImageNet(**SMALL).test_images(FOG, index)
+    monkeypatch.setattr("tta_bench.data.regenerated.code_of", lambda group, name: f"edited {group} {name}")
+    monkeypatch.setattr(Regenerated, "_make", lambda self, file: pytest.fail(f"makes {file.name} again"))
+    with pytest.raises(pytest.fail.Exception, match="makes .* again"):
+        ImageNet(**SMALL).test_images(FOG, index)
+
+
 def test_regenerated_images_need_no_cache(sets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = ImageNet(**SMALL).test_images(FOG, np.arange(2))
     (sets / "file").touch()
