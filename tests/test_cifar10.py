@@ -12,6 +12,7 @@ import pytest
 from tests.test_run import tta_bench
 from tta_bench.api import Domain
 from tta_bench.data.cifar10 import Cifar10
+from tta_bench.data.corruptible import Split
 
 COUNT = 10_000
 RNG = np.random.default_rng(0)
@@ -49,6 +50,21 @@ def test_every_form_gives_the_same_data(places: dict[str, Path], form: str) -> N
     batch = data.test_images(Domain("clean", 0), np.array([3, 9_999]))
     assert (batch * 255).round().byte().permute(0, 2, 3, 1).numpy().tolist() == IMAGES[[3, 9_999]].tolist()
     assert data.fingerprint() == Cifar10(root=str(places["npz"])).fingerprint() != ""
+
+
+def test_an_instance_hashes_its_images_once(places: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[int] = []
+    digest = Split.digest
+
+    def noted(split: Split) -> str:
+        hashed.append(len(split.labels))
+        return digest(split)
+
+    monkeypatch.setattr(Split, "digest", noted)
+    data = Cifar10(root=str(places["npz"]))
+    for name in ("fog", "snow", "frost"):
+        data.prepare(Domain(name, 5), 2)
+    assert hashed == [COUNT, 512]
 
 
 def test_the_environment_may_say_where(places: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -365,7 +365,7 @@ def test_regenerated_images_belong_to_the_code_of_their_corruption(
     ImageNet(**SMALL).test_images(FOG, index)
     monkeypatch.setattr("tta_bench.data.regenerated.code_of", lambda group, name: f"edited {group} {name}")
     monkeypatch.setattr(Regenerated, "_make", lambda self, file: pytest.fail(f"makes {file.name} again"))
-    with pytest.raises(pytest.fail.Exception, match="makes .* again"):
+    with pytest.raises(pytest.fail.Exception, match=r"makes .* again"):
         ImageNet(**SMALL).test_images(FOG, index)
 
 
