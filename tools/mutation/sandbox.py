@@ -14,19 +14,21 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from mutation.session import Chosen, LineTrace
+from mutation.targets import LEFT_OUT
 
 ROOT = Path(__file__).parents[2]
-PROJECT = ("tta_bench", "tests", "conftest", "mutation", "mutants", "__main__")
 # Import names, and the folders in which the packages are.
 PACKAGES = {"tta_bench": "tta_bench", "tta_bench_methods": "methods", "tta_bench_quantizers": "quantizers"}
 # The tests of a mutant may take as long as they do on the original, times this, plus these seconds.
@@ -85,6 +87,8 @@ class Sandbox:
 
     def start(self, run: TestRun, cpu_seconds: float, wall_seconds: float) -> Running:
         """Fork a process that runs the tests."""
+        if any(name in sys.modules for name in PACKAGES):
+            raise RuntimeError("the project is imported already, so that a mutant would have no effect")
         self._count += 1
         answer = self.folder / f"run{self._count}.json"
         pid = os.fork()
@@ -118,6 +122,7 @@ def _run_tests(run: TestRun, tree: Path, answer: Path) -> int:
     os.environ["PYTHONDONTWRITEBYTECODE"] = "" if trace else "1"
     base = answer.with_suffix(".tmp")
     flags = ["-q", "-x", "-p", "no:cacheprovider", "--hypothesis-seed=0", f"--basetemp={base}"]
+    flags += [f"--deselect={test}" for test in LEFT_OUT]
     if trace:
         trace.start()
     code = int(pytest.main([*flags, *run.files], plugins=[chosen, *([trace] if trace else [])]))
@@ -125,10 +130,16 @@ def _run_tests(run: TestRun, tree: Path, answer: Path) -> int:
     found: dict[str, Any] = {"failed": chosen.failed, "seconds": chosen.seconds}
     if trace:
         found["lines"] = {test: sorted(lines) for test, lines in trace.lines.items()}
-        found["modules"] = [name for name in sys.modules if name.partition(".")[0] not in PROJECT]
+        found["modules"] = [name for name, module in sys.modules.items() if _is_installed(module)]
     answer.write_text(json.dumps(found))
     shutil.rmtree(base, ignore_errors=True)
     return code
+
+
+def _is_installed(module: ModuleType) -> bool:
+    """Whether a module comes with Python or from an installed package, not from the tree."""
+    path = getattr(module, "__file__", None) or ""
+    return path.startswith((sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")))
 
 
 def finished(running: Running) -> tuple[str, dict[str, Any]] | None:
