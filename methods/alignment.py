@@ -12,6 +12,7 @@ from torch import Tensor
 from tta_bench_methods.gradient import entropy
 
 REFERENCE_BATCH = 64  # FOA's λ is meant for this many images
+SPREAD_OF_ONE = "the standard deviation of one image is not defined"  # so neither is the objective
 HISTORY_RATE = 0.1  # weight of the new batch in the running mean of features
 
 

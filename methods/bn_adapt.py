@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tta_bench.api import Choice, Log, Method, Model, Source, Uniform, spaces
+from tta_bench.api import Choice, Fraction, Log, Method, Model, NonNegative, Source, Uniform, spaces
 from tta_bench_methods.moments import mean_and_variance
 
 
@@ -51,8 +51,8 @@ class BnAdapt(Method):
     """
 
     variant: Literal["test", "alpha", "prior", "cumulative", "ema"] = "test"
-    alpha: float = 0.1
-    prior: float = 16
+    alpha: Fraction = 0.1
+    prior: NonNegative = 16.0
 
     summary = "batch-norm statistics from the stream"
     search_space = spaces(
@@ -108,7 +108,7 @@ class BnAdapt(Method):
     def _remember(self) -> None:
         """Let all layers go on from what they used, or none: a broken batch would stay for ever."""
         if not all(layer.proposed.isfinite().all() for layer in self.layers):
-            self.skipped_updates += 1
+            self.skip("the statistics of a batch were not finite")
             return
         for layer in self.layers:
             layer.running, layer.batches = layer.proposed, layer.batches + 1

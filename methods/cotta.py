@@ -9,7 +9,19 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from tta_bench.api import Choice, Log, Model, Source, Target, spaces
+from tta_bench.api import (
+    Choice,
+    Count,
+    Fraction,
+    Log,
+    Model,
+    Momentum,
+    NonNegative,
+    Seed,
+    Source,
+    Target,
+    spaces,
+)
 from tta_bench_methods.gradient import GradientMethod, derived_seed
 from tta_bench_methods.jitter import jitter
 
@@ -24,14 +36,14 @@ class CoTTA(GradientMethod):
     """
 
     variant: Literal["official", "foa"] = "official"
-    lr: float = 0.005
-    momentum: float = 0.9
+    lr: NonNegative = 0.005
+    momentum: Momentum = 0.9
     nesterov: bool = False
-    teacher_momentum: float = 0.999
-    restore: float = 0.001  # probability that a weight goes back to the source
-    augment_below: float = 0.1  # anchor confidence under which the teacher averages over views
-    views: int = 32
-    seed: int = 2020
+    teacher_momentum: Fraction = 0.999
+    restore: Fraction = 0.001  # probability that a weight goes back to the source
+    augment_below: NonNegative = 0.1  # anchor confidence under which the teacher averages over views
+    views: Count = 32
+    seed: Seed = 2020
 
     summary = "student of an averaged teacher, with restoration"
     search_space = spaces(

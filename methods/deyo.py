@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tta_bench.api import Log, Model, Source, Target, Uniform, spaces
+from tta_bench.api import (
+    Count,
+    Log,
+    Lt,
+    Model,
+    Momentum,
+    NonNegative,
+    Seed,
+    Source,
+    Target,
+    Uniform,
+    spaces,
+)
 from tta_bench_methods.gradient import EarlyNormMethod, derived_seed, entropy, mean_over
 
 
@@ -19,14 +31,14 @@ class DeYO(EarlyNormMethod):
     """Descend the weighted entropy of samples that are confident and lose their label's probability
     (PLPD) when the image's tiles are shuffled; predicts with the parameters before the step."""
 
-    lr: float = 1e-3  # for 64 images; see lr_for_batch
-    momentum: float = 0.9
-    margin: float = 0.5  # samples above this entropy, in units of ln C, are left out
-    weight_margin: float = 0.4  # the entropy, in units of ln C, at which a sample weighs one
-    plpd_above: float = 0.2  # τ
-    tiles: int = 4  # along each side
+    lr: NonNegative = 1e-3  # for 64 images; see lr_for_batch
+    momentum: Momentum = 0.9
+    margin: NonNegative = 0.5  # samples above this entropy, in units of ln C, are left out
+    weight_margin: NonNegative = 0.4  # the entropy, in units of ln C, at which a sample weighs one
+    plpd_above: Annotated[float, Lt(1)] = 0.2  # τ; no probability drops by more than 1
+    tiles: Count = 4  # along each side
     reweight: bool = True
-    seed: int = 2020
+    seed: Seed = 2020
 
     summary = "entropy descent on samples that rely on shape"
     search_space = spaces(lr=Log(1e-5, 1e-2), margin=Uniform(0.2, 0.8), plpd_above=Uniform(0.05, 0.5))
@@ -36,6 +48,12 @@ class DeYO(EarlyNormMethod):
     @classmethod
     def presets(cls, target: Target) -> dict[str, Any]:
         return {"lr": 2.5e-4, "plpd_above": 0.3} if target.family == "resnet" else {}
+
+    def unsupported(self, model: Model) -> str | None:
+        if self.tiles > model.input_size:
+            side = f"{model.name} reads {model.input_size} pixels a side"
+            return f"cuts images into {self.tiles} tiles a side, and {side}"
+        return super().unsupported(model)
 
     def setup(self, model: Model, source: Source) -> None:
         self.batches = 0

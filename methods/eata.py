@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tta_bench.api import Log, Model, Source, Target, Uniform, spaces
+from tta_bench.api import Count, Log, Model, Momentum, NonNegative, Source, Target, Uniform, spaces
 from tta_bench_methods.gradient import GradientMethod, entropy, learning, mean_over
 
 
@@ -18,10 +18,10 @@ from tta_bench_methods.gradient import GradientMethod, entropy, learning, mean_o
 class Eta(GradientMethod):
     """Descend the weighted entropy of samples that are confident and unlike those learnt from."""
 
-    lr: float = 1e-3
-    momentum: float = 0.9
-    margin: float = 0.4  # E0 in units of ln C
-    redundancy: float = 0.05  # ε: a sample whose prediction is at least so close to q is redundant
+    lr: NonNegative = 1e-3
+    momentum: Momentum = 0.9
+    margin: NonNegative = 0.4  # E0 in units of ln C
+    redundancy: NonNegative = 0.05  # ε: a sample whose prediction is at least so close to q is redundant
 
     summary = "entropy descent on confident, non-redundant samples"
     search_space = spaces(lr=Log(1e-5, 1e-2), margin=Uniform(0.2, 0.8), redundancy=Log(0.01, 0.9))
@@ -69,8 +69,8 @@ class Eta(GradientMethod):
 class Eata(Eta):
     """ETA, held near the source parameters in proportion to their Fisher information."""
 
-    fisher_weight: float = 2000.0  # β
-    fisher_images: int = 2000
+    fisher_weight: NonNegative = 2000.0  # β
+    fisher_images: Count = 2000
 
     summary = "ETA with a Fisher penalty against forgetting"
     search_space = spaces(**Eta.search_space, fisher_weight=Log(10.0, 1e4))

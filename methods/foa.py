@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tta_bench.api import Log, Method, Model, Source, Target, spaces
+from tta_bench.api import (
+    CountOrZero,
+    Ge,
+    Log,
+    Method,
+    Model,
+    NonNegative,
+    Positive,
+    Seed,
+    Source,
+    Target,
+    spaces,
+)
 from tta_bench_methods.alignment import (
+    SPREAD_OF_ONE,
     ActivationShift,
     SourceStatistics,
     objective,
@@ -35,7 +48,8 @@ class Foa(Method):
     """Try K prompts on every batch, predict with the best, and let CMA-ES learn from all of them.
 
     K = 2 tries a population of two; any other K tries K − 1 points and the best prompt so far.
-    A batch of one has no standard deviation: it is predicted with the best prompt, and not learnt from.
+    A stream of single images is refused, as one image has no standard deviation; a single image at the
+    end of a domain is predicted with the best prompt, and not learnt from.
 
     `interval` I > 0 is FOA-I for batches smaller than I: images are kept until there are I of them to
     learn from (the paper's V2). Predicted they are when they arrive, with the best prompt so far
@@ -46,29 +60,28 @@ class Foa(Method):
     """
 
     variant: Literal["corrected", "as_released"] = "corrected"
-    k: int = 28  # forward passes a batch
-    prompts: int = 3  # tokens; feature maps get one 7×7 kernel over the pixels. 0: shifting alone
-    sigma: float = 1.0  # initial step size of the search
-    lam: float = 0.4  # λ, weight of the feature alignment
+    k: Annotated[int, Ge(2)] = 28  # forward passes a batch; an evolution strategy compares points
+    prompts: CountOrZero = 3  # tokens; feature maps get one 7×7 kernel over the pixels. 0: shifting alone
+    sigma: Positive = 1.0  # initial step size of the search
+    lam: NonNegative = 0.4  # λ, weight of the feature alignment
     fitness: Literal["sum", "mean"] = "sum"  # mean: as released for residual networks
-    interval: int = 0
+    interval: Literal[0] | Annotated[int, Ge(2)] = 0
     predictions: Literal["immediate", "deferred"] = "immediate"
-    seed: int = 2020
+    seed: Seed = 2020
 
     family = "forward-only"
     summary = "prompts by evolution strategy, features moved back to the source mean"
     cost = "28/0"
     needs = "prompts, clean images"
+    min_batch_size = 2
+    min_batch_reason = SPREAD_OF_ONE
     search_space = spaces(sigma=Log(0.03, 3.0), lam=Log(0.04, 4.0))
 
     def __post_init__(self) -> None:
-        if self.k < 2:
-            raise ValueError("k must be at least 2: an evolution strategy compares points.")
-        if self.prompts < 0 or self.interval < 0 or self.interval == 1:
-            raise ValueError("prompts and interval must not be negative, nor interval 1.")
         immediate = self.interval > 0 and self.predictions == "immediate"
         self.cost = f"{self.k + immediate}/0"  # type: ignore[misc]
         self.gathers = 0 if immediate else self.interval
+        self.min_batch_size = 1 if immediate else 2
 
     @classmethod
     def presets(cls, target: Target) -> dict[str, Any]:
@@ -99,7 +112,8 @@ class Foa(Method):
     def step(self, x: Tensor) -> Tensor:
         if self.interval > self.gathers:
             return self._predict_then_collect(x)
-        if len(x) == 1:
+        if len(x) < self.min_batch_size:
+            self.skip(f"a batch of one image: {SPREAD_OF_ONE}")
             return self._predict(x)
         return self._generation(x)
 
@@ -112,7 +126,7 @@ class Foa(Method):
         if all(math.isfinite(trial.fitness) for trial in trials):
             self._learn_(points, trials, best)
         else:
-            self.skipped_updates += 1
+            self.skip("the fitness of a prompt was not finite")
             if self.search is not None:
                 self.search.withdraw()
         return trials[best].logits
@@ -170,13 +184,11 @@ class Foa(Method):
             "mean": self.shift.mean,
             "waiting": self.waiting,
             "search": None if self.search is None else self.search.state_dict(),
-            "skipped_updates": self.skipped_updates,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.incumbent = state["incumbent"].cpu().numpy().copy()
         self.shift.mean, self.waiting = state["mean"], list(state["waiting"])
-        self.skipped_updates = state["skipped_updates"]
         if self.search is not None:
             self.search.load_state_dict(state["search"])
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from tta_bench.api import Method, Model, Norm, Source
+from tta_bench.api import Method, Model, Momentum, NonNegative, Norm, Source
 
 
 @contextmanager
@@ -31,10 +31,14 @@ class GradientMethod(Method):
     cost = "1/1"
     needs = "gradients, norm layers"
 
-    lr: float
-    momentum: float = 0.9
+    lr: NonNegative
+    momentum: Momentum = 0.9
     nesterov: bool = False
     remembers: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        if self.nesterov and not self.momentum:
+            raise ValueError("nesterov needs a momentum greater than 0.")
 
     def trainable(self, model: Model) -> list[nn.Parameter]:
         """The parameters that learn."""
@@ -75,17 +79,18 @@ class GradientMethod(Method):
 
     def descend(self, loss: Tensor) -> bool:
         """Take one optimizer step, unless the loss is not finite; tell whether it was taken."""
-        if not self.finite(loss):
+        if not self.finite(loss, "the loss was not finite"):
             return False
         self.updater.zero_grad()
         loss.backward()
         self.updater.step()
         return True
 
-    def finite(self, values: Tensor) -> bool:
+    def finite(self, values: Tensor, otherwise: str = "logits were not finite") -> bool:
         """Whether all values are; if not, the update that was to come of them counts as skipped."""
         good = bool(values.isfinite().all())
-        self.skipped_updates += not good
+        if not good:
+            self.skip(otherwise)
         return good
 
     def tensors(self) -> list[Tensor]:

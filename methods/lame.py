@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tta_bench.api import Choice, Method, spaces
+from tta_bench.api import Choice, Count, Method, spaces
 
 MAX_ITERATIONS = 100
 TOLERANCE = 1e-8
@@ -20,7 +20,7 @@ class Lame(Method):
     """Let neighbours in feature space agree on their labels; the model stays as it is."""
 
     affinity: Literal["knn", "rbf", "linear"] = "knn"
-    k: int = 5
+    k: Count = 5
     symmetric: bool = True
 
     consumes = "features"
@@ -29,10 +29,13 @@ class Lame(Method):
     summary = "predictions smoothed over feature neighbours"
     search_space = spaces(affinity=Choice("knn", "rbf", "linear"), k=Choice(1, 3, 5, 10))
     needs = "features"
+    min_batch_size = 2
+    min_batch_reason = "one image has no neighbours"
 
     def step(self, z: Tensor) -> Tensor:
         p = self.model.head(z).softmax(1)
-        if len(z) == 1:  # no neighbours: the rbf bandwidth would be 0/0
+        if len(z) < self.min_batch_size:  # the rbf bandwidth would be 0/0
+            self.skip(f"a batch of one image: {self.min_batch_reason}")
             return p
         return laplacian_optimization(-torch.log(p + 1e-10), self.affinity_matrix(z))
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from tta_bench.api import Log, Model, Source, Target, spaces
+from tta_bench.api import Count, Log, Model, NonNegative, Seed, Source, Target, spaces
 from tta_bench_methods.augmix import draw_recipe, make_views
 from tta_bench_methods.bn_adapt import BnAdapt
 from tta_bench_methods.gradient import GradientMethod
@@ -23,12 +23,12 @@ class Memo(GradientMethod):
     All images are augmented by the same draws, so a prediction depends on its image alone.
     """
 
-    lr: float = 1e-5
+    lr: NonNegative = 1e-5
     optimizer: Literal["adamw", "sgd"] = "adamw"
-    weight_decay: float = 0.01
-    views: int = 64
-    prior: float = 16  # N of the BatchNorm statistics, N/(N+1) source and 1/(N+1) batch
-    seed: int = 2020
+    weight_decay: NonNegative = 0.01
+    views: Count = 64
+    prior: NonNegative = 16.0  # N of the BatchNorm statistics, N/(N+1) source and 1/(N+1) batch
+    seed: Seed = 2020
 
     memory = "none"
     summary = "entropy of an image's averaged views, episodic"

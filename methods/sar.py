@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from tta_bench.api import Log, Model, Source, Target, Uniform, spaces
+from tta_bench.api import Log, Model, Momentum, NonNegative, Source, Target, Uniform, spaces
 from tta_bench_methods.gradient import EarlyNormMethod, affine_parameters, entropy, mean_over
 
 
@@ -25,11 +25,11 @@ class Sar(EarlyNormMethod):
     """
 
     variant: Literal["official", "foa"] = "official"
-    lr: float = 1e-3  # for 64 images; see lr_for_batch
-    momentum: float = 0.9
-    rho: float = 0.05
-    margin: float = 0.4  # E0 in units of ln C
-    recover_below: float = 0.2
+    lr: NonNegative = 1e-3  # for 64 images; see lr_for_batch
+    momentum: Momentum = 0.9
+    rho: NonNegative = 0.05
+    margin: NonNegative = 0.4  # E0 in units of ln C
+    recover_below: NonNegative = 0.2
     norms: Literal["early", "all"] = "early"
 
     summary = "sharpness-aware entropy descent on confident samples"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from torch import Tensor
 
-from tta_bench.api import Log, Method, Model, Source, Uniform, spaces
+from tta_bench.api import Interval, Log, Method, Model, NonNegative, Source, Uniform, spaces
 from tta_bench_methods.alignment import ActivationShift, shifted
 
 
@@ -15,8 +15,8 @@ from tta_bench_methods.alignment import ActivationShift, shifted
 class Shift(Method):
     """Move features by the difference of the source mean and a running mean of the stream."""
 
-    momentum: float = 0.1  # weight of the new batch in the running mean
-    strength: float = 1.0  # γ of the paper
+    momentum: Annotated[float, Interval(gt=0, le=1)] = 0.1  # weight of the new batch in the running mean
+    strength: NonNegative = 1.0  # γ of the paper
 
     consumes = "features"
     memory = "stream"
@@ -34,7 +34,8 @@ class Shift(Method):
 
     def step(self, z: Tensor) -> Tensor:
         offset = self.history.offset()
-        self.skipped_updates += not self.history.update_(z.mean(0))
+        if not self.history.update_(z.mean(0)):
+            self.skip("the mean of a batch was not finite")
         return self.model.head(shifted(z, None if offset is None else self.strength * offset))
 
     def state_dict(self) -> dict[str, Any]:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tta_bench.api import Choice, Method, Model, Source, spaces
+from tta_bench.api import Choice, Count, Method, Model, Source, spaces
 
 
 @dataclass
 class T3A(Method):
     """Per class, average the `filter_k` most certain features seen so far; -1 keeps them all."""
 
-    filter_k: int = 20
+    filter_k: Literal[-1] | Count = 20
 
     consumes = "features"
     memory = "stream"
@@ -49,7 +49,8 @@ class T3A(Method):
         p = logits.softmax(1)
         entropy = -(p * logits.log_softmax(1)).sum(1)
         finite = entropy.isfinite()
-        self.skipped_updates += int((~finite).any())
+        if not finite.all():
+            self.skip("features were not finite")
         self.supports = torch.cat([self.supports, F.normalize(z, dim=1)[finite]])
         self.labels = torch.cat([self.labels, logits.argmax(1)[finite]])
         self.entropies = torch.cat([self.entropies, entropy[finite]])

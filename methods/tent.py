@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tta_bench.api import Choice, Log, Target, spaces
+from tta_bench.api import Choice, Log, Momentum, NonNegative, Target, spaces
 from tta_bench_methods.gradient import GradientMethod, entropy
 
 
@@ -15,8 +15,8 @@ from tta_bench_methods.gradient import GradientMethod, entropy
 class Tent(GradientMethod):
     """One gradient step a batch on the mean entropy; predicts with the parameters before it."""
 
-    lr: float = 1e-3
-    momentum: float = 0.9
+    lr: NonNegative = 1e-3
+    momentum: Momentum = 0.9
     nesterov: bool = False
 
     summary = "entropy descent on norm layers"

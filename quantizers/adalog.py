@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
 
-from tta_bench.api import Bits, Calibration, Model, Progress, Quantizer
+from tta_bench.api import Bits, BlockwiseQuantizer, Calibration, Count, Ge, Model, Once, Progress
 from tta_bench_quantizers.activations import UniformActivation
 from tta_bench_quantizers.adalog_fit import fit_layer, fit_product
 from tta_bench_quantizers.adalog_recon import reconstruct, unit_count
@@ -24,13 +25,12 @@ from tta_bench_quantizers.adalog_search import Search
 from tta_bench_quantizers.adaround import short_schedule
 from tta_bench_quantizers.attention import decompose_attention_
 from tta_bench_quantizers.blockwise import collect
-from tta_bench_quantizers.fake import dequantize
+from tta_bench_quantizers.fake import LowBits, dequantize
 from tta_bench_quantizers.layers import QuantMatmul, quantized_layer
 from tta_bench_quantizers.logarithmic import AdaLogActivation
 from tta_bench_quantizers.ownership import own_inputs_
 from tta_bench_quantizers.packing import Packing, packed_bytes
 from tta_bench_quantizers.refusals import (
-    refuse_bits,
     refuse_other_norms,
     refuse_without_attention,
 )
@@ -44,40 +44,42 @@ BASE_BITS = 8  # q ≤ 137
 
 
 @dataclass
-class AdaLog(Quantizer):
+class AdaLog(BlockwiseQuantizer):
     """AdaLog; `rows` tokens enter a site's search where the exact Gram form would cost more."""
 
     summary = "adaptive-base logarithmic softmax and GELU, reparametrised norms; transformers"
-    bits: str = "W4A4"
-    rounds: int = 3
-    rows: int = 256
+    bits: LowBits = "W4A4"
+    rounds: Count = 3
+    rows: Annotated[int, Ge(2)] = 256
     reconstruction: Literal["none", "adaround"] = "none"
-    recon_steps: int = 1000
-    recon_images: int = 1024
+    recon_steps: Count = 1000
+    recon_images: Count = 1024
 
     def __post_init__(self) -> None:
         if self.reconstruction != "none":
             self.calibration_images = max(SEARCH_IMAGES, self.recon_images)  # type: ignore[misc]
 
     def unsupported(self, model: Model) -> str | None:
-        return refuse_bits(self.bits) or refuse_without_attention(model) or refuse_other_norms(model)
+        return refuse_without_attention(model) or refuse_other_norms(model)
 
-    def calibrate(self, model: Model, images: Tensor, progress: Progress) -> Calibration:
+    def calibrate_blocks(self, model: Model, images: Tensor, progress: Progress, once: Once) -> Calibration:
         learns = self.reconstruction == "adaround"
         total = len(vit_sites(model)) + learns * unit_count(model)
         done = count(1)
-        calibration = self._search(model, images[:SEARCH_IMAGES], lambda: progress(next(done), total))
+
+        def on_block() -> None:
+            progress(next(done), total)
+
+        calibration = self._search(model, images[:SEARCH_IMAGES], on_block, once)
         if learns:
             quantised, floating = deepcopy(model), deepcopy(model)
             self.apply(quantised, calibration)
             images, schedule = images[: self.recon_images], short_schedule(self.recon_steps)
-            calibration |= reconstruct(
-                quantised, floating, images, schedule, lambda: progress(next(done), total)
-            )
+            calibration |= reconstruct(quantised, floating, images, schedule, on_block, once)
         return calibration
 
     @torch.no_grad()
-    def _search(self, model: Model, images: Tensor, on_site: Callable[[], None]) -> Calibration:
+    def _search(self, model: Model, images: Tensor, on_site: Callable[[], None], once: Once) -> Calibration:
         """All quantisers' parameters, and codes rounded to nearest."""
         model = deepcopy(model)
         decompose_attention_(model.net)
@@ -86,9 +88,11 @@ class AdaLog(Quantizer):
         for group in collect(model, sites, images, rows_per_image=0, loss=None):
             for site, data in group.items():
                 if sites[site] in ("scores", "values"):
-                    calibration |= named_fields(site, fit_product(search, sites[site], data))
+                    fields = once(site, partial(fit_product, search, sites[site], data))
+                    calibration |= named_fields(site, fields)
                 else:
-                    calibration |= fit_layer(search, model.net, site, sites[site], data)
+                    fit = partial(fit_layer, search, model.net, site, sites[site], data)
+                    calibration |= once(site, fit)
                 on_site()
         return calibration
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import kl_div, log_softmax
 
-from tta_bench.api import Calibration, Model
+from tta_bench.api import Calibration, Model, Once
 from tta_bench_quantizers.activations import UniformActivation
 from tta_bench_quantizers.adalog_search import ACTIVATION_FLOOR
 from tta_bench_quantizers.adaround import Distance, Schedule, SoftRounding, learn_rounding, squared_error
@@ -66,12 +67,18 @@ class LearnableLog(nn.Module):
 
 
 def reconstruct(
-    quantised: Model, floating: Model, images: Tensor, schedule: Schedule, on_unit: Callable[[], None]
+    quantised: Model,
+    floating: Model,
+    images: Tensor,
+    schedule: Schedule,
+    on_unit: Callable[[], None],
+    once: Once,
 ) -> Calibration:
     """New codes and activation scales by site; `quantised` is used up."""
     calibration = Calibration()
     for unit in units(floating, images):
-        calibration |= learn_unit(unit, quantised.net, floating.net, schedule)
+        learn = partial(learn_unit, unit, quantised.net, floating.net, schedule)
+        calibration |= once(f"reconstruction of {unit.name}", learn)
         on_unit()
     return calibration
 

@@ -10,12 +10,17 @@ half-to-even. Scales and bounds broadcast: [] per tensor, [O, 1] per row, [1, H,
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import torch
 from torch import Tensor
 
+from tta_bench.api import BitRange, Interval
+
 Bound: TypeAlias = "float | Tensor"
+# Codes are kept as bytes, and with one bit a symmetric grid has no code above zero.
+LowBits = Annotated[str, BitRange((2, 8), (2, 8))]
+LowWidth = Annotated[int, Interval(ge=2, le=8)]
 
 
 def symmetric_bounds(bits: int) -> tuple[float, float]:

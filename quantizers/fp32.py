@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from torch import Tensor
 
-from tta_bench.api import Calibration, Model, Progress, Quantizer
+from tta_bench.api import BitRange, Calibration, Model, Progress, Quantizer
 from tta_bench_quantizers.packing import packed_bytes
 
 
@@ -17,10 +18,7 @@ class Fp32(Quantizer):
     differentiable = True
     calibration_images = 0
     summary = "float32 weights and activations"
-    bits: str = "FP32"
-
-    def unsupported(self, model: Model) -> str | None:
-        return None if self.bits == "FP32" else f"is FP32 only, not {self.bits}"
+    bits: Annotated[str, BitRange((32, 32), (32, 32))] = "FP32"
 
     def calibrate(self, model: Model, images: Tensor, progress: Progress) -> Calibration:
         return {}

@@ -14,17 +14,16 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from tta_bench.api import Bits, Calibration, Model, Progress, Quantizer
+from tta_bench.api import Bits, BlockwiseQuantizer, Calibration, Count, Model, Once, Progress
 from tta_bench_quantizers.activations import UniformActivation
 from tta_bench_quantizers.adaround import short_schedule
-from tta_bench_quantizers.fake import affine_codes
+from tta_bench_quantizers.fake import LowBits, affine_codes
 from tta_bench_quantizers.layers import quantized_layer
 from tta_bench_quantizers.mqbench_observer import activation_parameters, weight_parameters
 from tta_bench_quantizers.mqbench_recon import reconstruct_
 from tta_bench_quantizers.mqbench_sites import INPUT, POOLED, refuse_other_networks, tensor_sites
 from tta_bench_quantizers.observe import observe_inputs
 from tta_bench_quantizers.packing import Packing, packed_bytes
-from tta_bench_quantizers.refusals import refuse_bits
 from tta_bench_quantizers.sites import head_site, layer_sites, named_fields, replace_module, site_fields
 from tta_bench_quantizers.straight_through import DifferentiableActivation
 
@@ -33,14 +32,14 @@ RANGE_IMAGES = 32
 
 
 @dataclass
-class MqBench(Quantizer):
+class MqBench(BlockwiseQuantizer):
     """Affine weights and activations by MSE observers; AdaRound at low bits."""
 
     summary = "affine per-channel weights, per-tensor activations, AdaRound at W4 and below; ResNets"
-    bits: str = "W8A8"
+    bits: LowBits = "W8A8"
     reconstruction: Literal["auto", "none", "adaround"] = "auto"
-    recon_steps: int = 300
-    recon_images: int = 32  # as released: its loader of 1024 images returns these 32 again and again
+    recon_steps: Count = 300
+    recon_images: Count = 32  # as released: its loader of 1024 images returns these 32 again and again
 
     def __post_init__(self) -> None:
         if self.reconstructs:
@@ -54,9 +53,9 @@ class MqBench(Quantizer):
         return self.reconstruction == "adaround"
 
     def unsupported(self, model: Model) -> str | None:
-        return refuse_other_networks(model) or refuse_bits(self.bits)
+        return refuse_other_networks(model)
 
-    def calibrate(self, model: Model, images: Tensor, progress: Progress) -> Calibration:
+    def calibrate_blocks(self, model: Model, images: Tensor, progress: Progress, once: Once) -> Calibration:
         widths = self.weight_bits(model)
         total = len(widths) * (2 if self.reconstructs else 1)
         calibration = self._fit_activations(model, images[:RANGE_IMAGES])
@@ -65,7 +64,8 @@ class MqBench(Quantizer):
             calibration |= named_fields(site, fit_weight(weight, bits))
             progress(done, total)
         if self.reconstructs:
-            calibration |= self._reconstruct(model, images[: self.recon_images], calibration, progress)
+            images = images[: self.recon_images]
+            calibration |= self._reconstruct(model, images, calibration, progress, once)
         return calibration
 
     def _fit_activations(self, model: Model, images: Tensor) -> Calibration:
@@ -78,14 +78,18 @@ class MqBench(Quantizer):
         return calibration
 
     def _reconstruct(
-        self, model: Model, images: Tensor, calibration: Calibration, progress: Progress
+        self, model: Model, images: Tensor, calibration: Calibration, progress: Progress, once: Once
     ) -> Calibration:
         quantised = deepcopy(model)
         self.apply(quantised, calibration)
         total = 2 * len(self.weight_bits(model))
         done = iter(range(total // 2 + 1, total + 1))
         schedule = short_schedule(self.recon_steps)
-        return reconstruct_(quantised, deepcopy(model), images, schedule, lambda: progress(next(done), total))
+
+        def on_unit() -> None:
+            progress(next(done), total)
+
+        return reconstruct_(quantised, deepcopy(model), images, schedule, on_unit, once)
 
     def apply(self, model: Model, calibration: Calibration) -> None:
         for site, bits in self.weight_bits(model).items():

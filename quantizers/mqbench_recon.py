@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from tta_bench.api import Calibration, Model
+from tta_bench.api import Calibration, Model, Once
 from tta_bench_quantizers.adaround import Schedule, SoftRounding, learn_rounding
 from tta_bench_quantizers.layers import QuantLayer
 from tta_bench_quantizers.mqbench_sites import layer_units
@@ -17,22 +18,38 @@ from tta_bench_quantizers.sites import named_fields
 
 
 def reconstruct_(
-    quantised: Model, floating: Model, images: Tensor, schedule: Schedule, on_unit: Callable[[], None]
+    quantised: Model,
+    floating: Model,
+    images: Tensor,
+    schedule: Schedule,
+    on_unit: Callable[[], None],
+    once: Once,
 ) -> Calibration:
     """Learn the rounding of every layer of `quantised`, in place; the new codes by site."""
     calibration: Calibration = {}
     for names in layer_units(floating):
         site = names[0]
-        inputs = seen_at(quantised, site, images, lambda inputs, _: inputs[0])
-        targets = seen_at(floating, names[-1], images, lambda _, output: output)
-        weight = floating.net.get_submodule(site).get_parameter("weight")
-        layer, *rest = (quantised.net.get_submodule(name) for name in names)
+        learn = partial(learn_unit, names, quantised, floating, images, schedule)
+        codes = once(f"reconstruction of {site}", learn)["codes"]
+        layer = quantised.net.get_submodule(site)
         assert isinstance(layer, QuantLayer)
-        codes = learn_layer(layer, rest, weight, inputs, targets, schedule)
         layer.set_codes(codes)
         calibration |= named_fields(site, {"codes": codes})
         on_unit()
     return calibration
+
+
+def learn_unit(
+    names: tuple[str, ...], quantised: Model, floating: Model, images: Tensor, schedule: Schedule
+) -> dict[str, Tensor]:
+    """The codes of the layer that a unit begins with; earlier layers of `quantised` have theirs already."""
+    site = names[0]
+    inputs = seen_at(quantised, site, images, lambda inputs, _: inputs[0])
+    targets = seen_at(floating, names[-1], images, lambda _, output: output)
+    weight = floating.net.get_submodule(site).get_parameter("weight")
+    layer, *rest = (quantised.net.get_submodule(name) for name in names)
+    assert isinstance(layer, QuantLayer)
+    return {"codes": learn_layer(layer, rest, weight, inputs, targets, schedule)}
 
 
 def learn_layer(

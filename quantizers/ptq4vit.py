@@ -10,14 +10,26 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
+from typing import Annotated
 
 from torch import Tensor, nn
 
-from tta_bench.api import Bits, Calibration, Model, Progress, Quantizer
+from tta_bench.api import (
+    Bits,
+    BlockwiseQuantizer,
+    Calibration,
+    Count,
+    CountOrZero,
+    Ge,
+    Model,
+    Once,
+    Progress,
+)
 from tta_bench_quantizers.activations import UniformActivation
 from tta_bench_quantizers.attention import decompose_attention_
 from tta_bench_quantizers.blockwise import GradMode, collect, gradient_loss
-from tta_bench_quantizers.fake import symmetric_codes
+from tta_bench_quantizers.fake import LowBits, symmetric_codes
 from tta_bench_quantizers.layers import QuantMatmul, quantized_layer
 from tta_bench_quantizers.ownership import own_inputs_
 from tta_bench_quantizers.packing import Packing, packed_bytes
@@ -28,7 +40,7 @@ from tta_bench_quantizers.ptq4vit_search import (
     search_scores,
     search_values,
 )
-from tta_bench_quantizers.refusals import refuse_bits, refuse_without_attention
+from tta_bench_quantizers.refusals import refuse_without_attention
 from tta_bench_quantizers.site_data import SiteData
 from tta_bench_quantizers.sites import named_fields, replace_module, site_fields
 from tta_bench_quantizers.twin import TwinGelu, TwinMode, TwinSoftmax
@@ -36,28 +48,28 @@ from tta_bench_quantizers.vit_sites import Kind, head_count, vit_sites
 
 
 @dataclass
-class Ptq4Vit(Quantizer):
+class Ptq4Vit(BlockwiseQuantizer):
     """Twin uniform quantisation; `rows` tokens enter a site's search (0: all, as published)."""
 
     summary = "twin uniform softmax and GELU, per-head products, searched scales; transformers"
-    bits: str = "W8A8"
+    bits: LowBits = "W8A8"
     twin_mode: TwinMode = "paper"
     grad_mode: GradMode = "fisher"
-    candidates: int = 100
-    rounds: int = 3
-    rows: int = 512
+    candidates: Annotated[int, Ge(2)] = 100  # the first is a hundredth of the peak: alone, it clips all
+    rounds: Count = 3
+    rows: CountOrZero = 512
 
     def unsupported(self, model: Model) -> str | None:
-        return refuse_bits(self.bits) or refuse_without_attention(model)
+        return refuse_without_attention(model)
 
-    def calibrate(self, model: Model, images: Tensor, progress: Progress) -> Calibration:
+    def calibrate_blocks(self, model: Model, images: Tensor, progress: Progress, once: Once) -> Calibration:
         model = deepcopy(model).requires_grad_(False)
         decompose_attention_(model.net)
         sites, calibration, done = vit_sites(model), Calibration(), 0
         rows_per_image = -(-self.rows // len(images))
         groups = collect(model, sites, images, rows_per_image, gradient_loss(self.grad_mode))
         for site, data in (pair for group in groups for pair in group.items()):
-            fields = self._fit(sites[site], model.net.get_submodule(site), data)
+            fields = once(site, partial(self._fit, sites[site], model.net.get_submodule(site), data))
             calibration |= named_fields(site, fields)
             progress(done := done + 1, len(sites))
         return calibration

@@ -8,66 +8,83 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from tta_bench.api import Bits, Calibration, Model, Progress, Quantizer
+from tta_bench.api import Bits, BlockwiseQuantizer, Calibration, Count, Model, Once, Progress
+from tta_bench_quantizers.fake import LowBits
 from tta_bench_quantizers.layers import QuantLayer, quantized_layer
 from tta_bench_quantizers.observe import BATCH, watching
 from tta_bench_quantizers.packing import Packing, packed_bytes
 from tta_bench_quantizers.ptq4vm_fit import LinearFit, fit_linear, weight_codes
 from tta_bench_quantizers.ptq4vm_jlss import learn_scales
 from tta_bench_quantizers.ptq4vm_tokens import TokenActivation
-from tta_bench_quantizers.refusals import refuse_bits
 from tta_bench_quantizers.sites import named_fields, replace_module, site_fields
 
 LAYERS = ("in_proj", "x_proj", "x_proj_b", "dt_proj", "dt_proj_b", "out_proj")
 
 
 @dataclass
-class Ptq4Vm(Quantizer):
+class Ptq4Vm(BlockwiseQuantizer):
     """Symmetric weights per row, affine activations per token, channels smoothed."""
 
     calibration_images = 256
     summary = "smoothed channels, per-row weights, static per-token activations; Vision Mamba"
-    bits: str = "W8A8"
+    bits: LowBits = "W8A8"
     jlss: bool = False  # learn the scales, as published: minutes on a GPU, hours on a CPU for Vim-S
-    jlss_steps: int = 100
+    jlss_steps: Count = 100
 
     def unsupported(self, model: Model) -> str | None:
         if model.family != "vim":
             return f"quantises Vision Mamba, and {model.name} is a {model.family}"
-        return refuse_bits(self.bits)
+        return None
 
     @torch.no_grad()
-    def calibrate(self, model: Model, images: Tensor, progress: Progress) -> Calibration:
+    def calibrate_blocks(self, model: Model, images: Tensor, progress: Progress, once: Once) -> Calibration:
         hidden = torch.cat([model.enter(model.stem(x)) for x in images.split(BATCH)])
         behind = hidden  # the same tokens behind quantised blocks; only JLSS needs them
         calibration: Calibration = {}
         for index, block in enumerate(model.blocks):
-            fits, after = self._fit_block(block, hidden)
+            seen, after = self._observe(block, hidden)
+            fit = partial(self._calibrate_block, block, seen, hidden, behind)
+            fields = once(f"layers.{index}", fit)
             if self.jlss:
-                fits = self._learn(block, fits, hidden, behind)
-                behind = behind + mix(self._quantised(model, block, fits), behind)
-            for name, fit in fits.items():
-                fields = self._fields(block.get_submodule(f"mixer.{name}"), fit)
-                calibration |= named_fields(f"layers.{index}.mixer.{name}", fields)
+                behind = behind + mix(self._quantised(model, block, fields), behind)
+            calibration |= named_fields(f"layers.{index}.mixer", fields)
             hidden = after
             progress(index + 1, len(model.blocks))
         return calibration
 
-    def _fit_block(self, block: nn.Module, hidden: Tensor) -> tuple[dict[str, LinearFit], Tensor]:
-        """Initial scales of a block's layers, and the block's float output."""
-        bits, mixer = Bits.parse(self.bits), block.get_submodule("mixer")
+    def _observe(self, block: nn.Module, hidden: Tensor) -> tuple[dict[str, list[Tensor]], Tensor]:
+        """What a block's layers read, by micro-batch, and the block's float output."""
         seen: dict[str, list[Tensor]] = {name: [] for name in LAYERS}
+        mixer = block.get_submodule("mixer")
         with watching(mixer, LAYERS, lambda name, inputs, _: seen[name].append(inputs[0])):
             after = torch.cat([block(x) for x in hidden.split(BATCH)])
-        fits = {}
+        return seen, after
+
+    def _fit_block(self, block: nn.Module, seen: dict[str, list[Tensor]]) -> dict[str, LinearFit]:
+        """Initial scales of a block's layers."""
+        bits, mixer, fits = Bits.parse(self.bits), block.get_submodule("mixer"), {}
         for name in LAYERS:
             x = torch.cat(seen.pop(name), dim=1)  # [L, B, C]
             fits[name] = fit_linear(mixer.get_submodule(name), x, bits)  # type: ignore[arg-type]
-        return fits, after
+        return fits
+
+    def _calibrate_block(
+        self, block: nn.Module, seen: dict[str, list[Tensor]], hidden: Tensor, behind: Tensor
+    ) -> Calibration:
+        """Codes and scales of a block's layers, by layer and field."""
+        fits = self._fit_block(block, seen)
+        if self.jlss:
+            fits = self._learn(block, fits, hidden, behind)
+        calibration: Calibration = {}
+        for name, fit in fits.items():
+            fields = self._fields(block.get_submodule(f"mixer.{name}"), fit)
+            calibration |= named_fields(name, fields)
+        return calibration
 
     def _learn(
         self, block: nn.Module, fits: dict[str, LinearFit], hidden: Tensor, behind: Tensor
@@ -78,11 +95,11 @@ class Ptq4Vm(Quantizer):
             0
         ]
 
-    def _quantised(self, model: Model, block: nn.Module, fits: dict[str, LinearFit]) -> nn.Module:
+    def _quantised(self, model: Model, block: nn.Module, calibration: Calibration) -> nn.Module:
         block = deepcopy(block)
-        for name, fit in fits.items():
+        for name in LAYERS:
             layer = block.get_submodule(f"mixer.{name}")
-            new = self._layer(model, name, layer, self._fields(layer, fit))
+            new = self._layer(model, name, layer, site_fields(calibration, name))
             replace_module(block, f"mixer.{name}", new)
         return block
 

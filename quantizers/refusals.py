@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from torch import nn
 
-from tta_bench.api import Bits, Model
+from tta_bench.api import Model
 from tta_bench_quantizers.attention import is_attention
 from tta_bench_quantizers.reparametrize import norm_before
 from tta_bench_quantizers.sites import layer_sites
-
-
-def refuse_bits(text: str, least: int = 2, most: int = 8) -> str | None:
-    """Why these bit-widths cannot be had, if both must lie in least…most."""
-    bits = Bits.parse(text)
-    if all(least <= b <= most for b in (bits.weight, bits.activation)):
-        return None
-    return f"takes W{least}A{least} to W{most}A{most}, not {text}"
 
 
 def refuse_without_attention(model: Model) -> str | None:

@@ -14,12 +14,11 @@ from torch import Tensor, nn
 
 from tta_bench.api import Bits, Calibration, Model, Progress, Quantizer
 from tta_bench_quantizers.activations import UniformActivation
-from tta_bench_quantizers.fake import symmetric_codes
+from tta_bench_quantizers.fake import LowBits, LowWidth, symmetric_codes
 from tta_bench_quantizers.layers import quantized_layer
 from tta_bench_quantizers.observe import RangeObserver, observe_inputs
 from tta_bench_quantizers.ownership import own_inputs_
 from tta_bench_quantizers.packing import Packing, packed_bytes
-from tta_bench_quantizers.refusals import refuse_bits
 from tta_bench_quantizers.scales import Rule, affine_scale, symmetric_row_scales
 from tta_bench_quantizers.sites import (
     head_site,
@@ -35,12 +34,9 @@ class Uniform(Quantizer):
     """Uniform quantisation; the first layer and the head get at least `edge_bits`."""
 
     summary = "per-channel symmetric weights, per-tensor affine activations; any network"
-    bits: str = "W8A8"
+    bits: LowBits = "W8A8"
     scale: Rule = "mse"
-    edge_bits: int = 8
-
-    def unsupported(self, model: Model) -> str | None:
-        return refuse_bits(self.bits)
+    edge_bits: LowWidth = 8
 
     def calibrate(self, model: Model, images: Tensor, progress: Progress) -> Calibration:
         widths = self.site_bits(model)

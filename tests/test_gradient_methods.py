@@ -279,7 +279,7 @@ def test_learning_rate_by_batch_size() -> None:
 
 @pytest.mark.parametrize("variant", ["official", "foa"])
 def test_sar_without_its_parts_is_tent(variant: Any) -> None:
-    sar = Sar(variant, lr=0.01 * 64 / BATCH, rho=0, margin=math.inf, recover_below=0, norms="all")
+    sar = Sar(variant, lr=0.01 * 64 / BATCH, rho=0, margin=1e9, recover_below=0, norms="all")
     for a, b in zip(run(started(sar), BATCHES), run(started(Tent(lr=0.01)), BATCHES), strict=True):
         torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
 
@@ -305,7 +305,7 @@ def test_sar_looks_at_distance_rho_and_comes_back() -> None:
 
 
 def test_sar_recovers_the_source() -> None:
-    method = started(Sar(lr=1, margin=2, recover_below=math.inf))
+    method = started(Sar(lr=1, margin=2, recover_below=1e9))
     before = values(method.model)
     first = run(method, BATCHES)
     assert same(before, values(method.model))
@@ -390,7 +390,7 @@ def test_deyo_without_shuffling_sees_no_drop() -> None:
 
 
 def test_deyo_without_its_parts_is_tent_on_early_norms() -> None:
-    deyo = DeYO(lr=0.1, margin=math.inf, plpd_above=-math.inf, reweight=False)
+    deyo = DeYO(lr=0.1, margin=1e9, plpd_above=-1e9, reweight=False)
     tent = Tent(lr=0.1 * BATCH / 64)
     tent.trainable = deyo.trainable  # type: ignore[method-assign]
     for a, b in zip(run(started(deyo), BATCHES), run(started(tent), BATCHES), strict=True):

@@ -25,7 +25,7 @@ def cell(method: str, accuracy: float = 50.0, plugin: str = "zoa", **changes: An
         "model_order": 0, "quantizer_order": 0, "method_order": 0, "data": "pets", "model_plugin": "vit-b",
         "method_plugin": plugin, "params": json.dumps(params), "batch_size": 64, "rounds": ROUNDS,
         "severity": 5, "n": 640, "forwards": 2.0, "backwards": 0.0, "skipped_updates": 0,
-        "fingerprint": None,
+        "skipped_reasons": "{}", "fingerprint": None,
     }  # fmt: skip
     rows = [
         {"round": number, "corruption": name, "domain_order": i, "accuracy": accuracy + number - 1}

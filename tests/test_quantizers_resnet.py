@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import deepcopy
 
 import numpy as np
@@ -311,16 +310,11 @@ def test_asks_for_the_images_it_uses(quantizer: MqBench, wanted: int) -> None:
     assert quantizer.calibration_images == wanted
 
 
-@pytest.mark.parametrize(
-    ("quantizer", "source", "reason"),
-    [
-        (MqBench(), VitMicro().skeleton, "is a vit"),
-        (MqBench(bits="W1A4"), ResNetMicro().skeleton, "not W1A4"),
-        (MqBench(bits="W8A16"), ResNetMicro().skeleton, "not W8A16"),
-    ],
-)
-def test_refuses_with_a_reason(quantizer: MqBench, source: Callable[[], Model], reason: str) -> None:
-    assert reason in (quantizer.unsupported(source()) or "")
+def test_refuses_with_a_reason() -> None:
+    assert "is a vit" in (MqBench().unsupported(VitMicro().skeleton()) or "")
+    for bits in ("W1A4", "W8A16"):
+        with pytest.raises(ValueError, match=f"bits: '{bits}' does not fit"):
+            MqBench(bits=bits)
 
 
 def test_refuses_squeezing_blocks() -> None:

@@ -219,10 +219,11 @@ def test_edges_are_wider_and_the_network_input_is_quantised_before_pixel_prompts
 
 
 def test_refuses_other_widths() -> None:
-    model = VitMicro().build()
-    assert Uniform(bits="W2A8").unsupported(model) is None
-    assert Uniform(bits="W1A8").unsupported(model) == "takes W2A2 to W8A8, not W1A8"
-    assert Fp32(bits="W8A8").unsupported(model) == "is FP32 only, not W8A8"
+    assert Uniform(bits="W2A8").bits == "W2A8"
+    with pytest.raises(ValueError, match="'W1A8' does not fit: it must be a bit-width from W2A2 to W8A8"):
+        Uniform(bits="W1A8")
+    with pytest.raises(ValueError, match="'W8A8' does not fit: it must be FP32"):
+        Fp32(bits="W8A8")
 
 
 def test_progress_is_reported_by_site(images: Tensor) -> None:

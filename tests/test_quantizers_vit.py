@@ -370,7 +370,8 @@ def test_refusals_give_a_reason() -> None:
         assert quantizer.unsupported(ResNetMicro().build()) == reason
         assert "vim-micro has none" in (quantizer.unsupported(VimMicro().build()) or "")
         assert quantizer.unsupported(VitMicro().build()) is None
-    assert AdaLog(bits="W4A9").unsupported(VitMicro().build()) == "takes W2A2 to W8A8, not W4A9"
+    with pytest.raises(ValueError, match="'W4A9' does not fit: it must be a bit-width from W2A2 to W8A8"):
+        AdaLog(bits="W4A9")
     odd = VitMicro().build()
     odd.net.blocks[1].norm1 = nn.RMSNorm(64)
     assert "blocks.1.attn.qkv alone" in (AdaLog().unsupported(odd) or "")

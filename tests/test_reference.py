@@ -166,7 +166,8 @@ def frame(rounds: int = 10, offset: float = 0.0, **changes: Any) -> pd.DataFrame
         "model_order": 0, "quantizer_order": 0, "method_order": 0,
         "data": "imagenet-c", "model_plugin": "vit-b", "method_plugin": "zoa",
         "params": json.dumps(ZOA), "batch_size": 64, "rounds": rounds, "severity": 5, "n": 50_000,
-        "forwards": 2.0, "backwards": 0.0, "skipped_updates": 0, "fingerprint": None,
+        "forwards": 2.0, "backwards": 0.0, "skipped_updates": 0, "skipped_reasons": "{}",
+        "fingerprint": None,
     }  # fmt: skip
     rows = [
         cell | {"round": number, "corruption": name, "domain_order": i, "accuracy": published[name] + offset}

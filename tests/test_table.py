@@ -172,6 +172,26 @@ def test_skipped_updates_and_resets_are_footnotes_of_the_method(frame: pd.DataFr
     assert reasons(table, tent) == ["model reset after each domain", "6 updates skipped"]
 
 
+@pytest.mark.parametrize(
+    ("told", "footnote"),
+    [
+        ('{"the loss was not finite": 3}', "6 updates skipped: the loss was not finite"),
+        (
+            '{"the loss was not finite": 1, "a batch of one image": 2}',
+            "6 updates skipped: a batch of one image (4); the loss was not finite (2)",
+        ),
+        (
+            '{"the loss was not finite": 1}',
+            "6 updates skipped: the loss was not finite (2); other reasons (4)",
+        ),
+    ],
+)
+def test_skipped_updates_tell_their_reasons(frame: pd.DataFrame, told: str, footnote: str) -> None:
+    told_of = frame.assign(skipped_reasons=frame.skipped_updates.gt(0).map({True: told, False: "{}"}))
+    table = build(told_of, "long-term")
+    assert footnote in reasons(table, find(table, "vit-micro FP32", "TENT*"))
+
+
 def test_quantizers_are_named_beside_the_model_if_several(frame: pd.DataFrame) -> None:
     assert "Quantizer: PTQ4ViT." in build(frame, "cost").notes
     other = frame.assign(quantizer=frame.quantizer.where(frame.model == "vit-micro", "uniform"))

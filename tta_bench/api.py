@@ -9,14 +9,29 @@ from __future__ import annotations
 import hashlib
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from annotated_types import Ge, Gt, Interval, Le, Lt
 from torch import Tensor, nn
 
+from tta_bench.bits import BitRange, Bits, BitWidth
+from tta_bench.errors import Unsupported, UserError
+from tta_bench.ranges import (
+    Count,
+    CountOrZero,
+    Fraction,
+    Momentum,
+    NonNegative,
+    Positive,
+    Seed,
+    fit_fields_,
+)
 from tta_bench.space import Choice, Log, Spaces, Uniform, spaces
 
 Calibration = dict[str, Tensor]
@@ -31,28 +46,6 @@ class Target:
     model: str
     family: str
     bits: str
-
-
-@dataclass(frozen=True)
-class Bits:
-    """Bit-widths of weights and activations."""
-
-    weight: int = 32
-    activation: int = 32
-
-    @classmethod
-    def parse(cls, text: str) -> Bits:
-        """`Bits` of a text such as W8A8; FP32 is 32/32."""
-        if text.upper() == "FP32":
-            return cls()
-        match = re.fullmatch(r"[Ww](\d+)[Aa](\d+)", text)
-        if match is None:
-            raise ValueError(f'"{text}" is not a bit-width; write it like W8A8')
-        return cls(int(match[1]), int(match[2]))
-
-    def __str__(self) -> str:
-        full = self.weight == self.activation == 32
-        return "FP32" if full else f"W{self.weight}A{self.activation}"
 
 
 @dataclass(frozen=True)
@@ -76,14 +69,38 @@ class View:
 
 
 class Plugin:
-    """Base of all plugins. Bump `version` whenever the numbers a plugin produces change."""
+    """Base of all plugins. Bump `version` whenever the numbers a plugin produces change.
+
+    Fields carry their ranges in their types (`lr: Positive`). A plugin that is constructed, from YAML or in
+    Python, has its fields brought to their types before its own `__post_init__` runs.
+    """
 
     version: ClassVar[str] = "1"
     paths: ClassVar[tuple[str, ...]] = ()  # fields that say where, not what: they stay out of keys
 
+    def __init_subclass__(cls, **facts: Any) -> None:
+        super().__init_subclass__(**facts)
+        if "__post_init__" in vars(cls):
+            cls.__post_init__ = _after_fitting(cls.__post_init__)  # type: ignore[method-assign]
+
+    def __post_init__(self) -> None:
+        """Check what the ranges of single fields cannot say; raise ValueError."""
+        fit_fields_(self)
+
     def title(self) -> str:
         """What its rows are called unless the file names them; empty: as the plugin is."""
         return ""
+
+
+def _after_fitting(check: Callable[..., None]) -> Callable[..., None]:
+    """A plugin's own `__post_init__`, run on fields that fit, whether or not it calls its base's."""
+
+    @wraps(check)
+    def fit_and_check(self: Plugin, *given: Any) -> None:
+        fit_fields_(self)
+        check(self, *given)
+
+    return fit_and_check
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -325,7 +342,9 @@ class Source:
         self.images, self.batch_size, self.device = images, batch_size, device
 
     def batches(self) -> Iterator[Tensor]:
-        """The clean images, batch by batch."""
+        """The clean images, batch by batch; Unsupported if there are none."""
+        if not len(self.images):
+            raise Unsupported("needs clean images, and the data has none")
         for batch in self.images.split(self.batch_size):
             yield batch.to(self.device)
 
@@ -368,10 +387,19 @@ class Method(Plugin):
     search_space: ClassVar[Spaces] = spaces()  # where to look for its parameters; `tta-bench tune` does
     cost: ClassVar[str] = "1/0"  # forwards/backwards a batch, for `list --long`; records count for real
     needs: ClassVar[str] = "-"
+    # A stream of smaller batches is refused; a smaller last batch is predicted, and not learnt from.
+    min_batch_size: int = 1
+    min_batch_reason: ClassVar[str] = ""  # why, if it is more than one image
     gathers: int = 0  # images it waits for before a step, where they arrive in smaller batches
 
     model: Model
-    skipped_updates: int = 0  # updates left out because a loss or a logit was not finite
+    skipped_updates: int = 0  # updates left out, say because a loss was not finite; see `skip`
+    skipped_reasons: Mapping[str, int] = MappingProxyType({})  # how many for which reason; replaced by `skip`
+
+    def __init_subclass__(cls, **facts: Any) -> None:
+        super().__init_subclass__(**facts)
+        if isinstance(cls.cost, str):  # a property may depend on parameters
+            passes_of_cost(cls)
 
     @classmethod
     def presets(cls, target: Target) -> dict[str, Any]:
@@ -383,6 +411,22 @@ class Method(Plugin):
         if self.backprop and not model.differentiable:
             return f"needs gradients, which {model.name} {model.bits} does not have: it is quantised"
         return None
+
+    def refuses_batch(self, batch_size: int) -> str | None:
+        """Why this method cannot adapt to a stream of such batches, told before any data is read."""
+        if batch_size >= self.min_batch_size:
+            return None
+        why = f": {self.min_batch_reason}" if self.min_batch_reason else ""
+        return f"needs batches of at least {self.min_batch_size} images, and they have {batch_size}{why}"
+
+    def skip(self, reason: str) -> None:
+        """Count an update that is left out; records and footnotes tell the reason in a few words."""
+        self.skipped_updates += 1
+        self.skipped_reasons = {**self.skipped_reasons, reason: self.skipped_reasons.get(reason, 0) + 1}
+
+    def passes_of_step(self) -> tuple[int, int]:
+        """Forward and backward passes a batch, as declared in `cost`; of a range the lower end."""
+        return passes_of_cost(self)
 
     def batch_statistics(self, model: Model) -> bool:
         """Whether BatchNorm layers normalise by the batch at hand. Asked only of feature consumers."""
@@ -409,6 +453,18 @@ class Method(Plugin):
         generators) in main memory."""
 
 
+def passes_of_cost(method: Method | type[Method]) -> tuple[int, int]:
+    """The two numbers of a declared cost; UserError if it does not have them."""
+    found = re.fullmatch(r"[^/\d]*(\d+)[^/]*/[^/\d]*(\d+)[^/]*", str(method.cost))
+    if found is None:
+        name = method.__name__ if isinstance(method, type) else type(method).__name__
+        raise UserError(
+            f'{name}: cost "{method.cost}" does not say forward and backward passes a batch in numbers. '
+            "Write e.g. 2/1."
+        )
+    return int(found[1]), int(found[2])
+
+
 # ---------------------------------------------------------------------------------------------------
 # Quantizers and data
 
@@ -422,10 +478,7 @@ class Quantizer(Plugin):
     differentiable: ClassVar[bool] = False
     calibration_images: ClassVar[int] = 32
     summary: ClassVar[str] = ""
-    bits: str = "W8A8"
-
-    def __post_init__(self) -> None:
-        Bits.parse(self.bits)  # a text that is no bit-width is refused with the file it stands in
+    bits: BitWidth = "W8A8"
 
     def unsupported(self, model: Model) -> str | None:
         """Why this scheme does not fit this model."""
@@ -442,6 +495,12 @@ class Quantizer(Plugin):
     @abstractmethod
     def packed_bytes(self, model: Model) -> int:
         """What the integers of an unquantised `model` would need: codes, scales, zero points, the rest."""
+
+    def calibration_set(self, source_images: Tensor) -> Tensor:
+        """The clean images to calibrate with; Unsupported if it wants some and there are none."""
+        if self.calibration_images and not len(source_images):
+            raise Unsupported("needs clean images for its calibration, and the data has none")
+        return source_images[: self.calibration_images]
 
     def quantize(self, model: Model, images: Tensor, progress: Progress = lambda *_: None) -> Model:
         """Calibrate and apply."""
@@ -579,22 +638,36 @@ class Stream:
 CorruptionFunction = Callable[[np.ndarray, int, np.random.Generator], np.ndarray]
 
 __all__ = [
+    "BitRange",
+    "BitWidth",
     "Bits",
     "BlockwiseQuantizer",
     "Calibration",
     "Choice",
     "CorruptionFunction",
+    "Count",
+    "CountOrZero",
     "Data",
     "Domain",
+    "Fraction",
+    "Ge",
+    "Gt",
+    "Interval",
+    "Le",
     "Log",
+    "Lt",
     "Method",
     "Model",
     "ModelSource",
+    "Momentum",
+    "NonNegative",
     "Norm",
     "Once",
     "Passes",
+    "Positive",
     "Progress",
     "Quantizer",
+    "Seed",
     "Source",
     "Spaces",
     "Stream",

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from tta_bench import registry
 from tta_bench.corruptions.sets import SETS
-from tta_bench.errors import ConfigError, Problem, shown
+from tta_bench.errors import ConfigError, Problem, UserError, shown
 from tta_bench.parameters import MAX_VARIANTS, check_params, spelled_out, unroll
 from tta_bench.schema import (
     BenchmarkFile,
@@ -91,9 +91,11 @@ def make(choice: Choice, group: str) -> Any:
 
 def make_data(choice: Choice, model: Any) -> Any:
     """Data as one model looks at it: what the file leaves open is the model's to say."""
-    return make(
-        replace(choice, params=registry.load("data", choice.use).presets(model) | choice.params), "data"
-    )
+    params = registry.load("data", choice.use).presets(model) | choice.params
+    try:
+        return make(replace(choice, params=params), "data")
+    except ValueError as error:  # what the model wishes
+        raise UserError(f"data {choice.use}, with presets: {error} Set it in the file.") from None
 
 
 def load(path: str | Path, overrides: Sequence[str] = ()) -> Benchmark:

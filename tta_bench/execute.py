@@ -78,7 +78,7 @@ class Executor:
         with within(self.policy.cell_seconds), meter.watching():
             method = make_method(cell)
             model = self._model(cell, method)
-            reason = method.unsupported(model)
+            reason = method.unsupported(model) or method.refuses_batch(cell.batch_size)
             if reason is not None:
                 raise Unsupported(reason)
             lane = Lane(cell, method, model, self.policy, start, meter)

@@ -245,7 +245,12 @@ class _Maker:
         for tuned in self.benchmark.tuned:
             params |= tuned.set if tuned.fits(choice, target, quantizer) else {}
         params |= self._file_presets(choice, target) | choice.params
-        return identity_of("methods", choice.use, cls(**params))
+        try:
+            return identity_of("methods", choice.use, cls(**params))
+        except ValueError as error:  # each value may fit alone, and not together with a preset
+            raise UserError(
+                f'method "{choice.name}" on {model.name} {bits}, with presets: {error} Set it in the file.'
+            ) from None
 
     def _file_presets(self, choice: Choice, target: Target) -> dict[str, Any]:
         chosen: dict[str, Any] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,6 +36,7 @@ class Tally:
     forward_images: int = 0
     backward_images: int = 0
     skipped_updates: int = 0
+    skipped_reasons: dict[str, int] = field(default_factory=dict)
 
     def state_dict(self) -> dict[str, Any]:
         """The counts as plain data."""
@@ -140,7 +142,8 @@ class Lane:
             with within(self.seconds_left), settings_kept(f"method {self.cell.method.use}"):
                 batch, load_seconds = next(batches)
                 passes = (self.model.passes.forward_images, self.model.passes.backward_images)
-                skipped, begun = self.method.skipped_updates, time.perf_counter()
+                skipped, reasons = self.method.skipped_updates, self.method.skipped_reasons
+                begun = time.perf_counter()
                 with torch.no_grad():
                     # To the CPU before the clock is read: a GPU answers before it is done.
                     output = self.method.step(batch).detach().cpu()
@@ -152,6 +155,8 @@ class Lane:
             raise ValueError(f"the method answered with shape {tuple(output.shape)}, not {expected}")
         tally.score.add(output, target, self.method.outputs)
         tally.skipped_updates += self.method.skipped_updates - skipped
+        new = Counter(self.method.skipped_reasons) - Counter(reasons)
+        tally.skipped_reasons = dict(Counter(tally.skipped_reasons) + new)
         if self.method.consumes == "features":  # the shared pass is one that it needs for itself
             tally.forward_images += len(target)
         else:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from tta_bench import registry
 from tta_bench.describe import Description, columns
 from tta_bench.errors import UserError
+from tta_bench.parameters import describe_fields
 
 FACTS = {
-    "methods": ("family", "cost", "needs", "version"),
+    "methods": ("family", "cost", "needs", "min_batch_size", "version"),
     "quantizers": ("version", "calibration_images"),
     "models": ("family", "input_size", "num_classes", "version"),
     "data": ("input_size", "num_classes", "version"),
     "corruptions": (),
 }
+LABELS = {"cost": "#FP/#BP", "min_batch_size": "min batch"}
 
 
 def describe(group: str | None, long: bool) -> Description:
@@ -30,7 +31,7 @@ def describe(group: str | None, long: bool) -> Description:
         lines = [f"{g:<{width}}  {', '.join(names)}" for g, names in data.items()]
         return Description("\n".join(lines), data)
     data = {g: [_facts(g, name) for name in registry.names(g)] for g in groups}
-    return Description("\n\n".join(f"{g}\n{columns(rows)}" for g, rows in data.items()), data)
+    return Description("\n\n".join(_text(g, rows) for g, rows in data.items()), data)
 
 
 def locate(plugin: str) -> tuple[str, str]:
@@ -53,15 +54,24 @@ def _facts(group: str, name: str) -> dict[str, Any]:
     row: dict[str, Any] = {"name": name}
     try:
         plugin = registry.load(group, name)
-    except registry.UnknownPlugin as error:
-        return row | dict.fromkeys(FACTS[group], "") | {"what": f"BROKEN: {error}"}
+        parameters = [] if group == "corruptions" else describe_fields(plugin)
+    except (registry.UnknownPlugin, TypeError) as error:
+        unknown = {LABELS.get(fact, fact): "" for fact in FACTS[group]}
+        return row | unknown | {"what": f"BROKEN: {error}", "from": "", "parameters": []}
     for fact in FACTS[group]:
-        label = "#FP/#BP" if fact == "cost" else fact
         value = getattr(plugin, fact, "")
-        row[label] = str(value) if isinstance(value, (str, int)) else ""  # some depend on parameters
-    if group == "methods":
-        row["parameters"] = ", ".join(
-            f"{f.name}={f.default}" for f in dataclasses.fields(plugin) if f.name != "seed"
-        )
+        # Some facts depend on parameters; the class has a property there.
+        row[LABELS.get(fact, fact)] = str(value) if isinstance(value, (str, int)) else ""
     text = getattr(plugin, "summary", "") or (plugin.__doc__ or "").strip().split("\n")[0]
-    return row | {"what": text, "from": registry.origin(group, name)}
+    return row | {"what": text, "from": registry.origin(group, name), "parameters": parameters}
+
+
+def _text(group: str, rows: list[dict[str, Any]]) -> str:
+    """The facts of a group as one table, and the parameters of its plugins with their ranges as another."""
+    facts = columns([{key: value for key, value in row.items() if key != "parameters"} for row in rows])
+    shown = [
+        {"name": row["name"], **{key: field[key] for key in ("parameter", "default", "range")}}
+        for row in rows
+        for field in row["parameters"]
+    ]
+    return f"{group}\n{facts}" + (f"\n\nparameters of {group}\n{columns(shown)}" if shown else "")

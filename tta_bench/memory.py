@@ -119,7 +119,9 @@ def _dry_run(source: ModelSource, quantizer: Quantizer, method: Method, batch_si
     with fake_tensors(), ByteCounter() as counter, torch.no_grad():
         fake_(model)
         model.bits, model.differentiable = Bits.parse(quantizer.bits), quantizer.differentiable
-        if reason := quantizer.unsupported(model) or method.unsupported(model):
+        reason = quantizer.unsupported(model) or method.unsupported(model)
+        reason = reason or method.refuses_batch(batch_size)
+        if reason is not None:
             raise Unsupported(reason)
         packed_bytes = quantizer.packed_bytes(model)
         hold_first_input_(model)

@@ -6,12 +6,11 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from itertools import product
-from typing import Any, get_origin, get_type_hints
-
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from typing import Any
 
 from tta_bench import registry
-from tta_bench.errors import ConfigError, Problem, shown
+from tta_bench.errors import ConfigError, Problem
+from tta_bench.ranges import field_types
 from tta_bench.yaml_file import plain_value
 
 MAX_VARIANTS = 1000  # of one axis; a longer sweep is a mistake
@@ -21,8 +20,11 @@ def check_params(cls: type, params: dict[str, Any], path: str) -> tuple[dict[str
     """Parameters as a plugin's fields have them, and what is wrong with them."""
     if not dataclasses.is_dataclass(cls):
         return {}, [Problem(path, f"its plugin {cls.__name__} is no dataclass. Decorate it with @dataclass.")]
-    hints = get_type_hints(cls)
-    fields = [f.name for f in dataclasses.fields(cls)]
+    try:
+        types = field_types(cls)
+    except TypeError as error:
+        return {}, [Problem(path, f"its plugin does not work: {error}.")]
+    fields = list(types)
     checked: dict[str, Any] = {}
     problems = []
     for key, value in params.items():
@@ -31,7 +33,7 @@ def check_params(cls: type, params: dict[str, Any], path: str) -> tuple[dict[str
             problems.append(Problem(f"{path}.{key}", f"unknown field. {known}"))
             continue
         try:
-            checked[key] = _typed(hints[key], value)
+            checked[key] = types[key].fit(value)
         except ValueError as error:
             problems.append(Problem(f"{path}.{key}", str(error)))
     if not problems:
@@ -40,6 +42,20 @@ def check_params(cls: type, params: dict[str, Any], path: str) -> tuple[dict[str
         except ValueError as error:
             problems.append(Problem(path, str(error)[:500]))
     return checked, problems
+
+
+def describe_fields(cls: type) -> list[dict[str, Any]]:
+    """Name, default, range and JSON schema of every field that a file may set."""
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    return [
+        {
+            "parameter": name,
+            "default": None if fields[name].default is dataclasses.MISSING else fields[name].default,
+            "range": kind.short or kind.words,
+            "schema": kind.schema,
+        }
+        for name, kind in field_types(cls).items()
+    ]
 
 
 def spelled_out(group: str, use: str) -> tuple[str, dict[str, Any]]:
@@ -56,12 +72,8 @@ def spelled_out(group: str, use: str) -> tuple[str, dict[str, Any]]:
 
 def unroll(cls: type, given: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
     """Every combination of list-valued parameters, with the label that tells them apart."""
-    hints = get_type_hints(cls)
-    swept = {
-        key: value
-        for key, value in given.items()
-        if isinstance(value, list) and get_origin(hints.get(key)) not in (list, tuple)
-    }
+    lists = _list_fields(cls)
+    swept = {key: value for key, value in given.items() if isinstance(value, list) and key not in lists}
     if math.prod(map(len, swept.values())) > MAX_VARIANTS:  # do not build what will be refused
         return [(given, "")] * (MAX_VARIANTS + 1)
     combinations = product(*([(k, v) for v in values] for k, values in swept.items()))
@@ -72,31 +84,12 @@ def unroll(cls: type, given: dict[str, Any]) -> list[tuple[dict[str, Any], str]]
     return variants
 
 
-def _typed(hint: Any, value: Any) -> Any:
-    """The value as its field has it; YAML writes 1e-3 as a text, so texts may become numbers."""
-    if isinstance(value, bool) and bool not in _members(hint):
-        raise ValueError(f"{value} is a truth value, and {_spell(hint)} is wanted.")
+def _list_fields(cls: type) -> set[str]:
+    """Names of the fields that hold a list themselves; none of a plugin that `check_params` will refuse."""
     try:
-        typed = TypeAdapter(hint, config=ConfigDict(allow_inf_nan=False)).validate_python(value)
-        if isinstance(typed, int) and abs(typed) >= 2**63:
-            raise ValueError(f"{shown(value)} does not fit: it is too large. Give a smaller number.")
-        return typed
-    except ValidationError as error:
-        first = error.errors()[0]["msg"]
-        raise ValueError(f"{shown(value)} does not fit: {first}. Give {_spell(hint)}.") from None
-
-
-def _members(hint: Any) -> tuple[Any, ...]:
-    return (hint, *getattr(hint, "__args__", ()))
-
-
-def _spell(hint: Any) -> str:
-    literals = [a for a in getattr(hint, "__args__", ()) if isinstance(a, str)]
-    if literals:
-        return "one of " + ", ".join(literals)
-    return {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}.get(
-        hint, str(hint).replace("typing.", "")
-    )
+        return {name for name, kind in field_types(cls).items() if kind.takes("array")}
+    except TypeError:
+        return set()
 
 
 def configured(group: str, name: str, params: dict[str, Any]) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -144,5 +143,5 @@ def _batches(cell: Cell) -> int:
 
 def step_passes(method: Method) -> float:
     """Passes a batch, from the declared forwards/backwards (of a range, its lower end)."""
-    forward, backward = (int(re.findall(r"\d+", text)[0]) for text in method.cost.split("/"))
+    forward, backward = method.passes_of_step()
     return forward + 2 * backward

@@ -82,6 +82,13 @@ class Choice:
         return None
 
 
+def ends(space: Space) -> tuple[Any, ...]:
+    """Both ends of a range, all values of a choice; nothing of a space of another kind."""
+    if isinstance(space, Choice):
+        return space.values
+    return (space.low, space.high) if isinstance(space, (Uniform, Log)) else ()
+
+
 def _rounded(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
 

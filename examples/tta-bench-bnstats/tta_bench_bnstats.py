@@ -2,14 +2,14 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from tta_bench.api import Method, Model, Source
+from tta_bench.api import Method, Model, Positive, Source
 
 
 @dataclass
 class BnStats(Method):
     """Sharpen or soften the logits of a model that normalises by the batch at hand."""
 
-    temperature: float = 1.0
+    temperature: Positive = 1.0
 
     memory = "batch"
 

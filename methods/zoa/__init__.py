@@ -9,8 +9,21 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from tta_bench.api import Log, Method, Model, Source, Target, spaces
+from tta_bench.api import (
+    Count,
+    CountOrZero,
+    Log,
+    Method,
+    Model,
+    NonNegative,
+    Positive,
+    Seed,
+    Source,
+    Target,
+    spaces,
+)
 from tta_bench_methods.alignment import (
+    SPREAD_OF_ONE,
     ActivationShift,
     SourceStatistics,
     objective,
@@ -50,38 +63,36 @@ class Zoa(Method):
     """
 
     variant: Literal["corrected", "released"] = "corrected"
-    lr: float = 5e-4
-    weight_decay: float = 0.4
-    c: float = 0.02  # size of the perturbation of ε
-    q: int = 1  # perturbations a batch
+    lr: NonNegative = 5e-4
+    weight_decay: NonNegative = 0.4
+    c: Positive = 0.02  # size of the perturbation of ε, by which a difference of losses is divided
+    q: Count = 1  # perturbations a batch
     distribution: Distribution = "rsu"
-    lam: float = 30.0  # λ, weight of the feature alignment
-    lr_alpha: float = 0.01
-    weight_decay_alpha: float = 0.1
-    c_alpha: float = 0.05
-    temperature: float = 10.0
+    lam: NonNegative = 30.0  # λ, weight of the feature alignment
+    lr_alpha: NonNegative = 0.01
+    weight_decay_alpha: NonNegative = 0.1
+    c_alpha: Positive = 0.05
+    temperature: Positive = 10.0
     alpha_init: AlphaInit = "derived"
-    residual_limit: float = 0.01  # w_m
-    bank_size: int = 32  # N; 0: no bank, the paper's V1
+    residual_limit: Positive = 0.01  # w_m
+    bank_size: CountOrZero = 32  # N; 0: no bank, the paper's V1
     bank_policy: Policy = "similar"
     store: Literal["on_shift", "every"] = "on_shift"
-    store_every: int = 30  # batches
-    tau: float = 0.1  # threshold of the shift detection
-    min_batch: int | None = None  # smaller batches are not looked at for shifts; None: as the first
+    store_every: Count = 30  # batches
+    tau: NonNegative = 0.1  # threshold of the shift detection
+    min_batch: Count | None = None  # smaller batches are not looked at for shifts; None: as the first
     share_prefix: bool = True  # compute once what passes have in common: same numbers, more memory
-    seed: int = 2020
+    seed: Seed = 2020
 
     family = "forward-only"
     summary = "zeroth-order steps on norm layers, with a bank of domains"
     cost = "2/0"
     needs = "norm layers, clean images"
+    min_batch_size = 2
+    min_batch_reason = SPREAD_OF_ONE
     search_space = spaces(lr=Log(5e-5, 1e-2), c=Log(3e-3, 0.1), lam=Log(0.3, 100.0))
 
     def __post_init__(self) -> None:
-        if self.q < 1 or self.store_every < 1 or self.bank_size < 0:
-            raise ValueError("q and store_every must be at least 1, and bank_size at least 0.")
-        if self.c <= 0 or self.c_alpha <= 0:
-            raise ValueError("c and c_alpha must be positive: a difference of losses is divided by them.")
         self.cost = f"{1 + self.q}/0"  # type: ignore[misc]
 
     @classmethod
@@ -173,10 +184,15 @@ class Zoa(Method):
         """Estimate both gradients, then descend; leave all as it is if anything is not finite."""
         gradients = self._gradients(x, prefix, loss) if math.isfinite(loss) else None
         if gradients is None:
-            self.skipped_updates += 1
+            self.skip(self._why_not(len(x)))
         else:
             self._descend_(*gradients)
         self.parameters.write_(self.bank.combine() + self.residual)
+
+    def _why_not(self, images: int) -> str:
+        if images < self.min_batch_size:
+            return f"a batch of one image: {SPREAD_OF_ONE}"
+        return "the loss or its estimated gradient was not finite"
 
     def _gradients(self, x: Tensor, prefix: Prefix, loss: float) -> tuple[Tensor, Tensor] | None:
         """ĝ(ε) and ĝ(b), averaged over q joint perturbations of both (Eq. 3 and 5)."""
@@ -222,7 +238,6 @@ class Zoa(Method):
             "mean": self.shift.mean,
             "rng": self.rng.get_state(),
             "batches": self.batches,
-            "skipped_updates": self.skipped_updates,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -232,5 +247,5 @@ class Zoa(Method):
         self.monitor.domain, self.monitor.min_batch = state["domain"], state["min_batch"]
         self.shift.mean = state["mean"]
         self.rng.set_state(state["rng"])
-        self.batches, self.skipped_updates = state["batches"], state["skipped_updates"]
+        self.batches = state["batches"]
         self.parameters.write_(self.bank.combine() + self.residual)

@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from tta_bench import registry
-from tta_bench.api import Data, Domain
+from tta_bench.api import Data, Domain, Seed
 from tta_bench.data import corrupted
 from tta_bench.data.domains import CLEAN, domain_problems
 from tta_bench.data.pixels import to_tensor
@@ -36,7 +36,7 @@ class Split:
 class Corruptible(Data):
     """Serves every corruption of the registry from two clean splits."""
 
-    corruption_seed: int = 0
+    corruption_seed: Seed = 0
 
     @abstractmethod
     def clean_test(self) -> Split:

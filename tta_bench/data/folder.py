@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from tta_bench.api import Domain
+from tta_bench.api import Count, Domain
 from tta_bench.data import decode, integrity, roots, wnids
 from tta_bench.data.class_folders import (
     ClassFolders,
@@ -45,7 +45,7 @@ class Folder(ImageFiles):
 
     source_root: str = ""  # class folders of clean images; else a part of the domain `clean` is withheld
     restrict: bool = False  # of ImageNet's classes, the model knows only those that occur
-    input_size: int = 224
+    input_size: Count = 224
 
     # What is there ------------------------------------------------------------------------------
 

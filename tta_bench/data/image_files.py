@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from torch import Tensor
 
-from tta_bench.api import Data, ModelSource, View
+from tta_bench.api import Count, CountOrZero, Data, ModelSource, View
 from tta_bench.data import decode
 from tta_bench.data.pixels import to_tensor
 
@@ -26,13 +26,9 @@ class ImageFiles(Data):
     paths: ClassVar[tuple[str, ...]] = ("root",)
 
     root: str = ""
-    source_count: int = 512  # clean images for statistics and calibration
-    resize: int = 256
+    source_count: Count = 512  # clean images for statistics and calibration
+    resize: CountOrZero = 256  # 0: not resized
     interpolation: Literal["bilinear", "bicubic"] = "bilinear"
-
-    def __post_init__(self) -> None:
-        if self.source_count < 1:
-            raise ValueError("source_count must be at least 1.")
 
     @classmethod
     def presets(cls, model: ModelSource) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from tta_bench.api import Domain
+from tta_bench.api import Count, Domain, Seed
 from tta_bench.data import decode
 from tta_bench.data.class_folders import ImageFile
 from tta_bench.data.domains import CLEAN, domain_problems
@@ -27,8 +27,8 @@ class ImageNet(OfImageNet):
     summary: ClassVar[str] = "ImageNet's validation images from your disk, clean or corrupted on first use"
     folder_name: ClassVar[str] = "imagenet"
 
-    input_size: int = 224
-    corruption_seed: int = 0
+    input_size: Count = 224
+    corruption_seed: Seed = 0
 
     def imagenet_place(self) -> Path:
         return self.place

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from tta_bench.api import Domain
+from tta_bench.api import Count, Domain
 from tta_bench.data import decode, integrity, wnids
 from tta_bench.data.class_folders import (
     ClassFolders,
@@ -31,7 +31,7 @@ class Variant(BesideImageNet):
 
     domain_name: ClassVar[str]
 
-    input_size: int = 224
+    input_size: Count = 224
 
     @abstractmethod
     def class_names(self) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import json
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,6 +13,7 @@ from tta_bench.layouts.records import GroupId, Record, RowId, Slot, bits_order
 UNTOLD = "not recorded"
 ABSENT = "not part of the benchmark"
 LONGEST_REASON = 200  # characters; the whole of it is in the store
+MOST_REASONS = 3  # of skipped updates in one footnote
 
 
 @dataclass(frozen=True)
@@ -110,9 +112,13 @@ def _reason(record: Record) -> str:
     text = record.reason.strip()
     if record.status == "failed":
         text = text.splitlines()[-1] if text else ""
-    text = " ".join(text.split()) or "no reason recorded"
-    short = text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 1]}…"
-    return f"{record.status}: {short}"
+    return f"{record.status}: {_short(text) or 'no reason recorded'}"
+
+
+def _short(text: str) -> str:
+    """A text on one line, cut where it is too long for a footnote."""
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 1]}…"
 
 
 def _of_seeds(text: str, seeds: Sequence[int], of: int) -> str:
@@ -123,6 +129,20 @@ def _of_seeds(text: str, seeds: Sequence[int], of: int) -> str:
 
 
 def skipped(records: Iterable[Record]) -> str:
-    """A text on updates that a method skipped, or nothing."""
-    count = sum(record.skipped_updates for record in records if record.ok)
-    return f"{count} update{'s' * (count != 1)} skipped" if count else ""
+    """A text on updates that a method skipped, and why, or nothing."""
+    done = [record for record in records if record.ok]
+    count = sum(record.skipped_updates for record in done)
+    if not count:
+        return ""
+    text = f"{count} update{'s' * (count != 1)} skipped"
+    reasons: Counter[str] = Counter()
+    for record in done:
+        reasons.update(json.loads(record.skipped_reasons))
+    if not reasons:
+        return text
+    told = [(_short(reason), number) for reason, number in reasons.most_common(MOST_REASONS)]
+    if (rest := count - sum(number for _, number in told)) > 0:
+        told.append(("other reasons", rest))
+    if len(told) == 1:
+        return f"{text}: {told[0][0]}"
+    return f"{text}: " + "; ".join(f"{reason} ({number})" for reason, number in told)

@@ -67,6 +67,7 @@ class Record:
     forwards: float | None
     backwards: float | None
     skipped_updates: int
+    skipped_reasons: str  # how many of them for which reason, as JSON
     fingerprint: str | None
     backprop: bool | None
     memory_mib: float | None
@@ -130,6 +131,7 @@ DEFAULTS: dict[str, Any] = {
     "quantizer": "",
     "severity": 0,
     "skipped_updates": 0,
+    "skipped_reasons": "{}",
     "domain_order": 0,
 }
 

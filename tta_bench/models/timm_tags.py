@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tta_bench.api import View
+from tta_bench.api import CountOrZero, View
 from tta_bench.models.imagenet import TimmModel
 
 MODULES = ("vision_transformer", "deit", "resnet")  # of timm, where the supported families live
@@ -40,7 +40,7 @@ class Timm(TimmModel):
 
     tag: str = "deit_tiny_patch16_224.fb_in1k"
     weights: str = "auto"
-    classes: int = 0  # of a fine-tuned state dict; 0: as many as the tag has
+    classes: CountOrZero = 0  # of a fine-tuned state dict; 0: as many as the tag has
 
     def __post_init__(self) -> None:
         facts = facts_of(self.tag)

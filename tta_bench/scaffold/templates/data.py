@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tta_bench.api import Domain
+from tta_bench.api import Count, Domain
 from tta_bench.data.corruptible import Corruptible, Split
 
 CLASSES, SIDE = 10, 32
@@ -29,7 +29,7 @@ class PluginClass(Corruptible):
     paths: ClassVar[tuple[str, ...]] = ("root",)  # says where, not what: the fingerprint says what
 
     root: str = ""  # a folder with the three arrays; images are uint8 [N, 32, 32, 3], labels integers
-    images: int = 1000  # test images to generate, if there is no folder
+    images: Count = 1000  # test images to generate, if there is no folder
 
     def clean_test(self) -> Split:
         """The labelled images, in an order of which every beginning has all classes."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tta_bench.api import Method, Model, Source
+from tta_bench.api import Fraction, Method, Model, NonNegative, Source
 
 
 @dataclass
@@ -16,8 +16,10 @@ class PluginClass(Method):
     often, the log of how often each was predicted so far is that preference, and can be subtracted.
     """
 
-    momentum: float = 0.1  # fields are hyper-parameters: keys of the YAML, and part of a result's identity
-    strength: float = 1.0
+    # Fields are hyper-parameters: keys of the YAML, and part of a result's identity. Their types say what
+    # they may hold: Fraction is 0 to 1, Positive more than 0, Annotated[int, Ge(2)] a range of your own.
+    momentum: Fraction = 0.1
+    strength: NonNegative = 1.0
 
     consumes = "features"  # what `step` gets: features of one pass that all methods share, or "images"
     memory = "stream"  # what a prediction depends on: its image ("none"), its "batch", or the "stream"
@@ -37,7 +39,7 @@ class PluginClass(Method):
         if batch.isfinite().all():
             self.prior = (1 - self.momentum) * self.prior + self.momentum * batch
         else:  # one broken image must not spoil the rest of the stream; records count what was left out
-            self.skipped_updates += 1
+            self.skip("the mean prediction of a batch was not finite")
         return logits - self.strength * self.prior.clamp_min(1e-6).log()
 
     def state_dict(self) -> dict[str, Any]:

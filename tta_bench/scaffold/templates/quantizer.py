@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 from math import ceil
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
-from tta_bench.api import Bits, Calibration, Model, Progress, Quantizer
+from tta_bench.api import BitRange, Bits, Calibration, Model, Progress, Quantizer
 
 FLOAT_BYTES = 4
 
@@ -15,16 +16,12 @@ FLOAT_BYTES = 4
 class PluginClass(Quantizer):
     """Weights rounded to the nearest step, one symmetric scale an output channel; activations stay float."""
 
-    bits: str = "W8A32"  # fields are hyper-parameters: keys of the YAML, and part of a result's identity
+    # Fields are hyper-parameters: keys of the YAML, and part of a result's identity. Their types say what
+    # they may hold: here 2 to 8 bits for weights, and activations in float.
+    bits: Annotated[str, BitRange((2, 8), (32, 32))] = "W8A32"
 
     calibration_images = 0  # clean images that `calibrate` wants to see; rounding needs none
     summary = "weights rounded to the nearest step, per output channel; activations stay float"
-
-    def unsupported(self, model: Model) -> str | None:
-        bits = Bits.parse(self.bits)
-        if 2 <= bits.weight <= 8 and bits.activation == 32:
-            return None
-        return f"takes W2A32 to W8A32, not {self.bits}"
 
     def calibrate(self, model: Model, images: Tensor, progress: Progress) -> Calibration:
         largest_code = 2 ** (Bits.parse(self.bits).weight - 1) - 1
