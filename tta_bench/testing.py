@@ -22,7 +22,16 @@ import torch
 from torch import Tensor
 
 from tta_bench import registry, tree
-from tta_bench.api import Bits, Domain, Method, Model, Quantizer, Source
+from tta_bench.api import (
+    Bits,
+    BlockwiseQuantizer,
+    Calibration,
+    Domain,
+    Method,
+    Model,
+    Quantizer,
+    Source,
+)
 from tta_bench.corruptions.apply import checked
 from tta_bench.parameters import check_params
 from tta_bench.pretend import fake_tensors
@@ -334,6 +343,33 @@ def calibration_is_deterministic(bench: Bench) -> None:
         assert torch.equal(first[site], second[site]), f"{site} differs"
 
 
+def calibration_goes_on(bench: Bench) -> None:
+    """a calibration that is stopped goes on after its last finished block, with the same tensors."""
+    quantizer: Quantizer = bench.make()
+    if not isinstance(quantizer, BlockwiseQuantizer):
+        return
+    finished: dict[str, Calibration] = {}
+    asked: list[str] = []
+
+    def once(block: str, calibrate_block: Callable[[], Calibration]) -> Calibration:
+        asked.append(block)
+        if block not in finished:
+            finished[block] = calibrate_block()
+        return finished[block]
+
+    def calibrate() -> Calibration:
+        return quantizer.calibrate_blocks(copy.deepcopy(bench.pristine), bench.clean, lambda *_: None, once)
+
+    whole = calibrate()
+    assert len(asked) == len(finished), "two blocks have the same name"
+    for block in asked[::4]:
+        del finished[block]
+    continued = calibrate()
+    assert whole.keys() == continued.keys(), "other sites the second time"
+    for site in whole:
+        assert torch.equal(whole[site], continued[site]), f"{site} differs"
+
+
 def norms_stay_adaptable(bench: Bench) -> None:
     """normalisation layers keep their names and parameters."""
     _, model, _ = _quantised(bench)
@@ -453,6 +489,7 @@ QUANTIZER_CHECKS: list[Callable[..., None]] = [
     quantised_runs,
     calibration_round_trip,
     calibration_is_deterministic,
+    calibration_goes_on,
     norms_stay_adaptable,
     prompts_fit,
     moves_to_a_device,
