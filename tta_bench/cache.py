@@ -233,10 +233,9 @@ def _reserve(file: IO[bytes], size_bytes: int) -> None:
 def _remove_leftovers(kind: Path) -> None:
     """Delete what dead processes have left unfinished in a folder."""
     stale = time.time() - STALE_SECONDS
-    for path in kind.iterdir():
-        if path.suffix in LEFTOVERS:
-            with suppress(OSError):
-                if path.stat().st_mtime < stale:
-                    with open(path, "r+b") as file:
-                        if _try_lock(file):
-                            path.unlink()
+    for path in (kind / file for file in os.listdir(kind) if file.endswith(LEFTOVERS)):
+        with suppress(OSError):
+            if path.stat().st_mtime < stale:
+                with open(path, "r+b") as file:
+                    if _try_lock(file):
+                        path.unlink()
