@@ -6,20 +6,28 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
-from tta_bench import config, grid
+from tests.conftest import SMALL
+from tests.test_merge import result
+from tta_bench import config, grid, run
 from tta_bench.errors import UserError
+from tta_bench.exchange import Checkpoint, Delivery, Policy
 from tta_bench.grid import Cell
+from tta_bench.plan import Task
+from tta_bench.progress import Progress
 from tta_bench.store import ResultStore, benchmarks, cell_status
+from tta_bench.writer import Writer
 
 Write = Callable[..., Path]
+STREAM = SMALL["stream"] | {"rounds": 3}
 
 
 @pytest.fixture
 def cell(write_yaml: Write) -> Cell:
-    return grid.expand(config.load(write_yaml(methods=["source"], quantizers=["fp32"])))[0]
+    return grid.expand(config.load(write_yaml(methods=["source"], quantizers=["fp32"], stream=STREAM)))[0]
 
 
 @pytest.fixture
@@ -28,8 +36,7 @@ def store(tmp_path: Path) -> ResultStore:
 
 
 def record(cell: Cell, round: int = 1, **facts: Any) -> dict[str, Any]:
-    where = {"round": round, "corruption": "fog", "severity": 5}
-    return {"key": cell.key, "status": "ok", "code": cell.code, **where, **facts}
+    return result(cell, 2 * round - 1, **facts)
 
 
 def test_what_is_appended_is_read_back(cell: Cell, store: ResultStore) -> None:
@@ -93,3 +100,74 @@ def test_a_folder_that_cannot_be_written_is_named(cell: Cell, tmp_path: Path) ->
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"cannot be written.*another --results"):
         ResultStore(tmp_path / "file", "small").open([cell])
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+def delivered(cell: Cell, place: int) -> Delivery:
+    domain = cell.domains[place % len(cell.domains)]
+    found = record(cell, place // len(cell.domains) + 1, corruption=domain[0], severity=domain[1])
+    return Delivery(cell.key, [found], Checkpoint(cell.key, place + 1, 0, b"state"))
+
+
+@pytest.mark.parametrize("dies", ["append", "save"])
+def test_a_kill_between_record_and_checkpoint_loses_neither(
+    dies: str, write_yaml: Write, store: ResultStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before: the checkpoint was written after the record, and a kill between them dropped the record."""
+    (cell,) = grid.expand(config.load(write_yaml(methods=["tent"], quantizers=["fp32"])))
+    store.open([cell]).release()
+    progress = Progress(quiet=True)
+    with progress.running([cell], 0):
+        writer = Writer(store, progress, [])
+        writer.started(Task((cell,)))
+        writer.delivered(delivered(cell, 0))
+        with monkeypatch.context() as patched:
+            owner = store if dies == "append" else writer.checkpoints
+            patched.setattr(owner, dies, MagicMock(side_effect=Killed))
+            with pytest.raises(Killed):
+                writer.delivered(delivered(cell, 1))
+        (start,) = Writer(store, progress, []).started(Task((cell,)))
+    done = 2 if dies == "append" else 1
+    assert start.finished == set(range(done))
+    assert start.checkpoint is not None
+    assert start.checkpoint.place == done
+    assert len(store.read(cell.key)) == done
+
+
+def test_a_lost_description_is_made_again_and_nothing_else(write_yaml: Write, tmp_path: Path) -> None:
+    """Before: a finished cell whose first line was damaged had no memory, versions or device for good."""
+    file = write_yaml(methods=["source", "tent"], quantizers=["fp32"])
+    cells = grid.expand(config.load(file))
+
+    def go() -> run.Summary:
+        runner = run.make_runner("local", 1, Policy())
+        return run.run("small", cells, runner, tmp_path, "missing", Progress(quiet=True))
+
+    go()
+    store = ResultStore(tmp_path, "small")
+
+    def held() -> list[object]:
+        return [(store.description(cell.key), sorted(map(str, store.read(cell.key)))) for cell in cells]
+
+    before = held()
+    for cell in cells:
+        path = store.cells_folder / f"{cell.key}.json"
+        path.write_bytes(path.read_bytes().replace(b'"memory_bytes":', b'"memory_bites":'))
+    assert all(store.description(cell.key) is None for cell in cells)
+    assert go().states == {"done": 2}
+    assert held() == before
+    assert go().ran == 0
+
+
+def test_a_folder_of_another_format_is_refused(cell: Cell, store: ResultStore) -> None:
+    store.folder.mkdir(parents=True)
+    (store.folder / "benchmark.json").write_text('{"version": "0.1.0", "cells": []}')
+    for attempt in (store.manifest, lambda: store.open([cell])):
+        with pytest.raises(UserError, match=r"the folder has format 1.*Choose another --results folder"):
+            attempt()
+    (store.folder / "benchmark.json").write_text("torn")
+    store.open([cell]).release()
+    assert store.manifest()["cells"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
 from tta_bench import cache, plan
+from tta_bench.checkpoint import Checkpoints
 from tta_bench.errors import ConfigError, Problem, UserError
 from tta_bench.exchange import Policy
 from tta_bench.grid import Cell
@@ -61,6 +62,7 @@ def run(
             take_over(store, chosen, progress)
         work = pending(store, chosen, overwrite, keep_stale)
         waiting = work.waiting
+        _drop_checkpoints(store, {cell.key for cell in chosen} - {cell.key for cell in waiting})
         for note in stale_notes(store, work.stale, keep_stale):
             progress.note(note)
         if waiting:
@@ -88,6 +90,13 @@ def take_over(store: ResultStore, cells: Sequence[Cell], progress: Progress) -> 
     for name, count in origins.items():
         cells_are = "1 cell is" if count == 1 else f"{count} cells are"
         progress.note(f"{cells_are} done in {name}, and taken from there.")
+
+
+def _drop_checkpoints(store: ResultStore, finished: Collection[str]) -> None:
+    """Remove what a run leaves that is killed after a cell's last record and before its checkpoint goes."""
+    checkpoints = Checkpoints(store.folder)
+    for key in finished:
+        checkpoints.remove(key)
 
 
 @dataclass(frozen=True)

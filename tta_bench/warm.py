@@ -51,6 +51,8 @@ class Warm:
 
     def _build(self, cell: Cell) -> Model:
         model: Model = cell.model.make().build()
+        if model.weights_sha256 and model.weights_sha256 != cell.model.fingerprint:
+            raise RuntimeError(f"the weights of {cell.model.label} have changed since the run started")
         quantizer: Quantizer = cell.quantizer.make()
         reason = quantizer.unsupported(model)
         if reason is not None:
