@@ -64,7 +64,7 @@ def result(cell: Cell, place: int, **facts: Any) -> Record:
     where = {"round": turn + 1, "corruption": corruption, "severity": severity}
     counts = {"images": 40, "correct": 30, "correct_per_batch": [16, 14], "top5_correct": 38, "ece": 0.1}
     passes = {"forward_images": 40, "backward_images": 0, "skipped_updates": 0, "nonfinite_images": 0}
-    ends = {"seconds": 1.0, "fingerprint": f"mark-{place}"}
+    ends = {"seconds": 1.0, "fingerprint": f"mark-{place}", "environment": "here"}
     return {"key": cell.key, "status": "ok", "code": cell.code, **where, **counts, **passes, **ends, **facts}
 
 

@@ -15,9 +15,10 @@ from rich.console import Console
 
 from tests.test_merge import Machine, result
 from tta_bench import config, grid
+from tta_bench.folder_lock import Lock
 from tta_bench.folder_view import View, Watcher, seconds_left
 from tta_bench.grid import Cell
-from tta_bench.store import Lock, ResultStore
+from tta_bench.store import ResultStore
 from tta_bench.watch import headline, render, spell, watch
 
 Write = Callable[..., Path]

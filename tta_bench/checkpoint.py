@@ -18,7 +18,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from tta_bench.exchange import Checkpoint
+from tta_bench.plain_files import KEY, content_of, plain_file, plain_name
+from tta_bench.result_format import HEADER
 from tta_bench.store import Record, write_atomically, writing
 
 DIGEST_BYTES = 64
@@ -43,10 +47,11 @@ class Checkpoints:
         with writing(path):
             self.folder.mkdir(exist_ok=True)
             # To rename over a file makes ext4 wait for the disk, which takes longer than a tiny domain.
+            last = self._path(checkpoint.key, ".last")
             with suppress(FileNotFoundError):
-                os.replace(path, _last(path))
+                os.replace(path, last)
             write_atomically(path, _digest(line, checkpoint.content), line, checkpoint.content, sync=sync)
-            _last(path).unlink(missing_ok=True)
+            last.unlink(missing_ok=True)
 
     def load(self, key: str) -> tuple[Checkpoint, list[Record]] | None:
         """The cell's last checkpoint, if there is one, and the records that the log may not have.
@@ -54,33 +59,30 @@ class Checkpoints:
         Raises Damaged once it has set a bad one aside.
         """
         path = self._path(key)
-        if not path.exists():  # the run died while it wrote the next one
-            path = _last(path)
-        try:
-            content = path.read_bytes()
-        except FileNotFoundError:
+        content = content_of(path)
+        if content is None:  # the run died while it wrote the next one
+            path = self._path(key, ".last")
+            content = content_of(path)
+        if content is None:
             return None
         line, newline, state = content[DIGEST_BYTES:].partition(b"\n")
         if content[:DIGEST_BYTES] == _digest(line, newline, state):
-            where = json.loads(line)
-            if where["key"] == key:
+            with suppress(ValidationError):
+                where = HEADER.validate_json(line)
                 unlogged = where.pop("unlogged")
-                return Checkpoint(**where, content=state), unlogged
+                if {where["key"], *(record["key"] for record in unlogged)} == {key}:
+                    return Checkpoint(**where, content=state), unlogged
         aside = path.with_suffix(f".damaged-{int(time.time())}")
         os.replace(path, aside)
         raise Damaged(f"{path.name}: a damaged checkpoint was set aside as {aside.name}")
 
     def remove(self, key: str) -> None:
         """Delete a cell's checkpoint, because the cell is done or starts anew."""
-        for path in (self._path(key), _last(self._path(key))):
+        for path in (self._path(key), self._path(key, ".last")):
             path.unlink(missing_ok=True)
 
-    def _path(self, key: str) -> Path:
-        return self.folder / f"{key}.checkpoint"
-
-
-def _last(path: Path) -> Path:
-    return path.with_suffix(".last")
+    def _path(self, key: str, suffix: str = ".checkpoint") -> Path:
+        return plain_file(self.folder, plain_name(key, KEY, self.folder, "a cell's key") + suffix)
 
 
 def _digest(*parts: bytes) -> bytes:

@@ -7,6 +7,7 @@ records. `merges.jsonl` in the folder tells what was merged when.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ from tta_bench.checkpoint import Checkpoints, Damaged
 from tta_bench.describe import Description
 from tta_bench.errors import UserError
 from tta_bench.exchange import Checkpoint
+from tta_bench.plain_files import plain_file
+from tta_bench.result_format import LEDGER
 from tta_bench.store import (
     MANIFEST,
     Lock,
@@ -28,7 +31,7 @@ from tta_bench.store import (
     cell_status,
     writing,
 )
-from tta_bench.union import unite
+from tta_bench.union import unite, unite_ledgers
 
 LOG = "merges.jsonl"
 NAMED = 20  # conflicts that are spelt out
@@ -65,7 +68,7 @@ def merge(sources: Sequence[Path], into: Path, name: str | None = None) -> Descr
             target = ResultStore(into, each)
             if target.folder.is_dir():  # else there is nothing yet that a run could be writing to
                 held.callback(Lock(target.folder / "lock").release)
-            stores = [ResultStore(f, each) for f in (into, *folders) if (f / each / MANIFEST).is_file()]
+            stores = [ResultStore(f, each) for f in (into, *folders) if os.path.lexists(f / each / MANIFEST)]
             found.append(_joined(target, stores))
         _refuse([text for merged in found for text in merged.conflicts])
         for merged in found:
@@ -90,14 +93,15 @@ def _joined(target: ResultStore, stores: Sequence[ResultStore]) -> Merged:
     there = {path.stem for store in stores for path in store.records_folder.glob("*.jsonl")}
     for key in [*named, *sorted(there.difference(named))]:  # results of cells that were left out since stay
         descriptions = [(s.folder, found) for s in stores if (found := s.description(key)) is not None]
-        parts = [(store.folder, _read(store, key, merged.notes)) for store in stores]
-        union = unite(key, parts, descriptions)
+        parts = [(store.folder, store.read(key)) for store in stores]
+        union = unite_ledgers(key, parts) if key.startswith(LEDGER) else unite(key, parts, descriptions)
         merged.records[key] = union.records
         if union.description is not None:
             merged.descriptions[key] = union.description
         merged.given += union.given
         merged.notes += union.notes
         merged.conflicts += union.conflicts
+    merged.notes += [note for store in stores for note in store.damage.values()]
     for cell in merged.cells:
         if merged.state(cell) != "done":
             _furthest(cell["key"], stores, merged)
@@ -121,19 +125,6 @@ def _cells(manifests: Sequence[Sequence[Record]]) -> list[Record]:
         return cell | {"labels": labels | {"order": order}}
 
     return sorted(map(placed, cells.values()), key=lambda cell: cell["labels"]["order"])
-
-
-def _read(store: ResultStore, key: str, notes: list[str]) -> list[Record]:
-    """The intact records of a cell; a note names the file if it has others."""
-    records = store.read(key)
-    path = store.records_folder / f"{key}.jsonl"
-    lines = [line for line in path.read_bytes().split(b"\n") if line] if path.is_file() else []
-    if len(lines) > len(records):
-        notes.append(
-            f"{path}: {len(lines) - len(records)} of {len(lines)} records are torn or damaged and were left "
-            "out; the next run computes them again."
-        )
-    return records
 
 
 def _furthest(key: str, stores: Sequence[ResultStore], merged: Merged) -> None:
@@ -173,8 +164,7 @@ def _refuse(conflicts: Sequence[str]) -> None:
 def _write(merged: Merged) -> None:
     store, checkpoints = merged.store, Checkpoints(merged.store.folder)
     with writing(store.folder, "What was to be merged is untouched; choose another folder with --into."):
-        store.records_folder.mkdir(parents=True, exist_ok=True)
-        store.cells_folder.mkdir(exist_ok=True)
+        store.make_folders()
         for key, records in merged.records.items():
             if key in merged.descriptions:
                 store.describe(key, merged.descriptions[key])
@@ -186,7 +176,7 @@ def _write(merged: Merged) -> None:
                 checkpoints.remove(key)
         store.write_manifest(merged.cells)
         entry = {"time": time.time(), "version": __version__, "records": _given(merged)}
-        with open(store.folder / LOG, "a") as log:
+        with open(plain_file(store.folder, LOG), "a") as log:
             log.write(json.dumps(entry) + "\n")
 
 

@@ -7,38 +7,44 @@
     results/<name>/lock                held by the run that is writing
 
 The description of a cell is a file of its own, because it is rewritten while the log is only appended to.
-Every line ends with a checksum of what stands before it, so that a torn or edited line is noticed.
+Every line ends with a checksum of what stands before it, so that a torn or edited line is noticed. What each
+file may hold is in `result_format`; the folder may come from anybody.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import fcntl
-import json
 import os
-import socket
 import time
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from tta_bench import result_format
 from tta_bench.errors import UserError
+from tta_bench.folder_lock import Lock
+from tta_bench.plain_files import KEY, NAME, content_of, plain_file, plain_folder, plain_name
+from tta_bench.record_lines import Record, as_json, encode, intact
+from tta_bench.result_format import FORMAT
 
 if TYPE_CHECKING:  # reading results must not import torch, which cells' plugins do
     from tta_bench.grid import Cell
 
-Record = dict[str, Any]
 MANIFEST = "benchmark.json"
-FORMAT = 2  # of the folder; 1 had the description in the log, and other keys
+REMEDY = "Run the benchmark again to rewrite it, or get the folder once more from its maker."
 
 
 class ResultStore:
     """Reads and writes one benchmark's folder; only the driver of a run writes."""
 
     def __init__(self, results: Path, name: str) -> None:
-        self.folder = results / name
+        self.folder = plain_folder(results / plain_name(name, NAME, results, "a benchmark's name"))
+        self.damage: dict[Path, str] = {}  # logs with lines that do not count, and how many
+        self._expected: dict[str, tuple[frozenset[tuple[Any, ...]], int]] = {}  # domains, rounds; by key
         self.records_folder = self.folder / "records"
         self.cells_folder = self.folder / "cells"
 
@@ -46,31 +52,48 @@ class ResultStore:
 
     def manifest(self) -> Record:
         """The cells of the last run, in order."""
-        path = self.folder / MANIFEST
+        path = plain_file(self.folder, MANIFEST)
+        content = content_of(path)
+        if content is None:
+            raise UserError(f"{path}: no such run. Start one with `tta-bench run`.")
         try:
-            manifest: Record = json.loads(path.read_text())
-        except FileNotFoundError:
-            raise UserError(f"{path}: no such run. Start one with `tta-bench run`.") from None
-        except ValueError:
-            raise UserError(f"{path}: is damaged. Run the benchmark again to rewrite it.") from None
-        refuse_other_format(path, manifest)
+            manifest: Record = result_format.MANIFEST_FORMAT.validate_json(content)
+        except ValidationError as error:
+            refuse_other_format(path, content)
+            found = [f"{path}: {text}." for text in result_format.problems(error)]
+            raise UserError("\n".join([*found, REMEDY])) from None
+        for cell in manifest["cells"]:
+            self.expect(cell["key"], cell["domains"], cell["rounds"])
         return manifest
 
+    def expect(self, key: str, domains: Iterable[Sequence[Any]], rounds: int) -> None:
+        """From now on, records of a cell that are not of its rounds and domains count as damaged."""
+        self._expected[key] = (frozenset(map(tuple, domains)), rounds)
+
     def read(self, key: str) -> list[Record]:
-        """The intact records of a cell, newest last."""
-        try:
-            content = self._path(key).read_bytes()
-        except FileNotFoundError:
-            return []
-        return [record for record, _ in _intact(content, key)]
+        """The intact records of a cell, newest last; `damage` tells of others."""
+        path = self._path(key)
+        content = content_of(path) or b""
+        found = [record for record, _ in self._intact(content, key)]
+        lines = content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
+        self.damage.pop(path, None)
+        if len(found) < lines:
+            self.damage[path] = (
+                f"{path}: {lines - len(found)} of {lines} records are torn or damaged and were left out; the "
+                "next run computes them again."
+            )
+        return found
 
     def description(self, key: str) -> Record | None:
         """What is known of a whole cell; None if that was never written, or is damaged."""
-        try:
-            content = self._description_path(key).read_bytes()
-        except FileNotFoundError:
+        path = self._description_path(key)
+        content = content_of(path)
+        if content is None:
             return None
-        return next((record for record, _ in _intact(content, key)), None)
+        found = next((record for record, _ in intact(content, key, result_format.DESCRIPTION)), None)
+        if found is None:
+            self.damage[path] = f"{path}: is damaged and was left out; the next run writes it again."
+        return found
 
     def status(self, cell: Cell) -> str:
         """`done`, `unsupported`, `failed`, `missing`, or `stale` if other code has made its records."""
@@ -84,8 +107,7 @@ class ResultStore:
     def open(self, cells: Sequence[Cell]) -> Lock:
         """Take the folder for one run and write down what it is about."""
         with writing(self.folder, "Choose another --results folder."):
-            self.records_folder.mkdir(parents=True, exist_ok=True)
-            self.cells_folder.mkdir(exist_ok=True)
+            self.make_folders()
             lock = Lock(self.folder / "lock")
             try:
                 self._refuse_other_format()
@@ -97,12 +119,17 @@ class ResultStore:
                 raise
         return lock
 
+    def make_folders(self) -> None:
+        """Make what is not there yet."""
+        for folder in (self.records_folder, self.cells_folder):
+            plain_folder(folder).mkdir(parents=True, exist_ok=True)
+
     def keep(self, key: str, wanted: Sequence[Record]) -> None:
         """Drop all records of a cell but these, because the others are about to be computed anew."""
         path = self._path(key)
         with writing(path):
             if wanted:
-                write_atomically(path, b"".join(map(_line, wanted)))
+                write_atomically(path, b"".join(map(encode, wanted)))
             else:
                 path.unlink(missing_ok=True)
 
@@ -117,13 +144,13 @@ class ResultStore:
         described = united(known, {"key": key} | news)
         if described != known:
             with writing(self._description_path(key)):
-                write_atomically(self._description_path(key), _line(described), sync=False)
+                write_atomically(self._description_path(key), encode(described), sync=False)
 
     def append(self, key: str, records: Sequence[Record], sync: bool = True) -> None:
         """Add records of one cell, and see all of its records on the disk before going on if asked to."""
         path = self._path(key)
         with writing(path), open(path, "ab") as file:
-            file.write(b"".join(map(_line, records)))
+            file.write(b"".join(map(encode, records)))
             file.flush()
             if sync:
                 os.fsync(file.fileno())
@@ -131,7 +158,8 @@ class ResultStore:
     def neighbours(self) -> list[ResultStore]:
         """The other benchmarks of the results folder, the one that ran last first."""
         results, own = self.folder.parent, self.folder.name
-        return [ResultStore(results, name) for name in benchmarks(results) if name != own]
+        names = [name for name in benchmarks(results) if name != own and NAME.fullmatch(name)]
+        return [ResultStore(results, name) for name in names if not (results / name).is_symlink()]
 
     def take_over(self, cell: Cell, neighbours: Sequence[ResultStore]) -> str | None:
         """Copy a cell that is not begun here and done in a neighbour; say in which.
@@ -150,10 +178,8 @@ class ResultStore:
     def repair(self, cell: Cell) -> str | None:
         """Set a damaged file aside, keep its intact lines; say which file it was."""
         path = self._path(cell.key)
-        if not path.exists():
-            return None
-        content = path.read_bytes()
-        sound = b"".join(line for _, line in _intact(content, cell.key))
+        content = content_of(path) or b""
+        sound = b"".join(line for _, line in self._intact(content, cell.key))
         if sound == content:
             return None
         aside = path.with_suffix(f".damaged-{int(time.time())}")
@@ -166,47 +192,35 @@ class ResultStore:
         """Write down which cells the folder is about."""
         from tta_bench import __version__
 
-        text = json.dumps({"format": FORMAT, "version": __version__, "cells": cells}, indent=1)
-        write_atomically(self.folder / MANIFEST, text.encode())
+        for cell in cells:
+            self.expect(cell["key"], cell["domains"], cell["rounds"])
+        content = as_json({"format": FORMAT, "version": __version__, "cells": cells}, indent=1)
+        write_atomically(plain_file(self.folder, MANIFEST), content)
 
     def _refuse_other_format(self) -> None:
         """Refuse to write into a folder of another format; a damaged manifest is rewritten."""
-        path = self.folder / MANIFEST
-        try:
-            manifest = json.loads(path.read_text())
-        except (FileNotFoundError, ValueError):
-            return
-        refuse_other_format(path, manifest)
+        path = plain_file(self.folder, MANIFEST)
+        content = content_of(path)
+        if content is not None:
+            refuse_other_format(path, content)
+
+    def fits(self, record: Record) -> bool:
+        """Whether a record is of a round and domain that its cell has, as far as the cell is known."""
+        expected = self._expected.get(record["key"])
+        if expected is None or "round" not in record:
+            return True
+        domains, rounds = expected
+        return record["round"] <= rounds and (record.get("corruption"), record.get("severity")) in domains
+
+    def _intact(self, content: bytes, key: str) -> Iterator[tuple[Record, bytes]]:
+        found = intact(content, key, result_format.line_format(key))
+        return ((record, line) for record, line in found if self.fits(record))
 
     def _description_path(self, key: str) -> Path:
-        return self.cells_folder / f"{key}.json"
+        return plain_file(self.cells_folder, plain_name(key, KEY, self.folder, "a cell's key") + ".json")
 
     def _path(self, key: str) -> Path:
-        return self.records_folder / f"{key}.jsonl"
-
-
-class Lock:
-    """An advisory lock that dies with its process."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = open(path, "a+")  # noqa: SIM115 (held until released)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._file.seek(0)
-            holder = self._file.read().strip() or "another process"
-            self._file.close()
-            raise UserError(
-                f"{path.parent}: in use by {holder}. Wait for it, or choose another --results folder."
-            ) from None
-        self._file.truncate(0)
-        self._file.write(f"process {os.getpid()} on {socket.gethostname()}")
-        self._file.flush()
-
-    def release(self) -> None:
-        """Let the folder go."""
-        self._file.truncate(0)
-        self._file.close()
+        return plain_file(self.records_folder, plain_name(key, KEY, self.folder, "a cell's key") + ".jsonl")
 
 
 def describe(cell: Cell) -> Record:
@@ -241,9 +255,13 @@ def united(known: Record | None, news: Record) -> Record:
     return known | told | {"environments": environments}
 
 
-def refuse_other_format(path: Path, manifest: Record) -> None:
+def refuse_other_format(path: Path, content: bytes) -> None:
     """An error if a results folder was written by a version that names cells differently."""
-    found = manifest.get("format", 1) if isinstance(manifest, dict) else None
+    try:
+        manifest = from_json(content)
+    except ValueError:  # damaged, which is another problem
+        return
+    found = manifest.get("format", 1) if isinstance(manifest, dict) else FORMAT
     if found != FORMAT:
         raise UserError(
             f"{path}: the folder has format {found}, and this version reads and writes format {FORMAT}, in "
@@ -253,24 +271,8 @@ def refuse_other_format(path: Path, manifest: Record) -> None:
 
 def benchmarks(results: Path) -> list[str]:
     """Names of the benchmarks in a results folder, the one that ran last first."""
-    found = sorted(results.glob(f"*/{MANIFEST}"), key=lambda p: p.stat().st_mtime, reverse=True)
+    found = sorted(results.glob(f"*/{MANIFEST}"), key=lambda path: os.lstat(path).st_mtime, reverse=True)
     return [path.parent.name for path in found]
-
-
-def _line(record: Record) -> bytes:
-    text = json.dumps(record, separators=(",", ":"), allow_nan=False)
-    return f"{text}\t{zlib.crc32(text.encode()):08x}\n".encode()
-
-
-def _intact(content: bytes, key: str) -> Iterator[tuple[Record, bytes]]:
-    """The cell's records whose checksum fits, each with its bytes."""
-    for line in content.split(b"\n")[:-1]:
-        text, _, checksum = line.rpartition(b"\t")
-        if checksum != f"{zlib.crc32(text):08x}".encode():
-            continue
-        record = json.loads(text)
-        if record["key"] == key:
-            yield record, line + b"\n"
 
 
 @contextmanager
@@ -286,8 +288,9 @@ def writing(path: Path, remedy: str = "") -> Iterator[None]:
 def write_atomically(path: Path, *parts: bytes, sync: bool = True) -> None:
     """Put a file in the place of another so that a crash leaves the one or the other, never a mixture."""
     partial = path.with_suffix(f".{os.getpid()}.partial")
+    partial.unlink(missing_ok=True)  # of a dead process with the same number
     try:
-        with open(partial, "wb") as file:
+        with open(partial, "xb") as file:
             file.writelines(parts)
             file.flush()
             if sync:

@@ -58,6 +58,17 @@ def unite(key: str, parts: Sequence[Part], descriptions: Sequence[tuple[Path, Re
     return union
 
 
+def unite_ledgers(key: str, parts: Sequence[Part]) -> Union:
+    """The longest ledger of a search; others must be what it was before."""
+    longest = max((records for _, records in parts), key=len, default=[])
+    owner = next((folder for folder, records in parts if records is longest), None)
+    union = Union(list(longest))
+    for folder, records in parts:
+        if records != longest[: len(records)]:
+            union.conflicts.append(f"{key}: the search went another way in {folder} than in {owner}.")
+    return union
+
+
 def _newest(records: Sequence[Record]) -> list[Record]:
     """The records, and of a domain that was written twice the last one."""
     return list({_place(record): record for record in records}.values())

@@ -68,6 +68,7 @@ class Writer:
     def _start(self, cell: Cell) -> Start:
         """Where the disk says that a cell goes on; what is not part of that is dropped from it."""
         key = cell.key
+        self.store.expect(key, cell.domains, cell.rounds)
         if key in self.anew:
             self.anew.remove(key)
             self.store.forget(key)
@@ -93,4 +94,5 @@ class Writer:
             return None, records
         checkpoint, unlogged = found
         logged = set(map(place_of, records))
-        return checkpoint, records + [record for record in unlogged if place_of(record) not in logged]
+        extra = [r for r in unlogged if place_of(r) not in logged and self.store.fits(r)]
+        return checkpoint, records + extra

@@ -52,7 +52,9 @@ def frame_of(
 
     if plan is None:
         stores = [store_of(results, name) for name in names] if names else [store_of(results, None)]
-        return frame.load(*stores)
+        loaded = frame.load(*stores)
+        tell_damage(stores)
+        return loaded
     from tta_bench.forecast import forecast
 
     return forecast(grid_of(plan, override)[1])
@@ -69,6 +71,13 @@ def store_of(results: Path, name: str | None) -> Any:
     if name is None and len(found) > 1:
         say(f"{len(found)} benchmarks in {results}; showing {found[0]}, the last run.", error=True)
     return ResultStore(results, name or found[0])
+
+
+def tell_damage(stores: Any) -> None:
+    """Name the files of which records were left out when they were read."""
+    for store in stores:
+        for note in store.damage.values():
+            say(note, error=True)
 
 
 def show(found: Any, as_json: bool) -> None:

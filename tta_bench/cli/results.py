@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tta_bench.cli.app import app
-from tta_bench.cli.inputs import frame_of, show, store_of
+from tta_bench.cli.inputs import frame_of, show, store_of, tell_damage
 from tta_bench.cli.options import AsJson, Device, Name, Names, Override, Planned, Results, Round
 from tta_bench.terminal import say
 
@@ -109,7 +109,9 @@ def report(
     from tta_bench.report import gather, write
 
     stores = [store_of(results, each) for each in name] if name else [store_of(results, None)]
-    size = write(gather(stores, reference, allow_mixed), output)
+    page = gather(stores, reference, allow_mixed)
+    tell_damage(stores)
+    size = write(page, output)
     say(f"{output}: {size / 2**20:.1f} MiB")
 
 
@@ -132,7 +134,10 @@ def status(
         return
     from tta_bench.status import describe
 
-    show(describe(store_of(results, name)), as_json)
+    store = store_of(results, name)
+    found = describe(store)
+    tell_damage([store])
+    show(found, as_json)
 
 
 @app.command()

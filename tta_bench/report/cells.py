@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,7 +41,7 @@ def provenance(cell: Record, store: ResultStore, fingerprints: Fingerprints) -> 
         "repeated": sum("repeats" in record for record in ok),
         "seconds": round(sum(r["seconds"] for r in ok if "repeats" not in r), 1),
         "weights": facts.get("weights_sha256") or cell["model"]["fingerprint"] or UNTOLD,
-        "plugins": {name: cell[name] for name in ("model", "quantizer", "method", "data")},
+        "plugins": {name: _json(cell[name]) for name in ("model", "quantizer", "method", "data")},
         "data_note": facts.get("data_note") or "",
         "variant": cell["variant"],
         "protocol": {name: cell[name] for name in ("order", "batch_size", "limit", "reset", "threads")},
@@ -49,6 +50,15 @@ def provenance(cell: Record, store: ResultStore, fingerprints: Fingerprints) -> 
         "host": _each(environments, "host"),
         "fingerprints": fingerprints.number(ok),
     }
+
+
+def _json(value: Any) -> Any:
+    """The value with numbers that JSON does not have as texts."""
+    if isinstance(value, dict):
+        return {name: _json(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_json(each) for each in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _each(environments: Sequence[dict[str, Any]], name: str) -> str:

@@ -66,6 +66,8 @@ def run(asked: Request) -> str:
     lock = store.open([])
     try:
         found = _search(wanted, budget, store, progress, asked)
+        for note in store.damage.values():
+            progress.note(note)
         cells = [each.goal.trial(number) for each in found for number in each.ledger.trials]
         store.write_manifest([describe(cell) for cell in cells])
         body = presets_file.content(asked.benchmark.name, budget, found)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, Literal
 
+from tta_bench.result_format import LEDGER
 from tta_bench.store import Record, ResultStore
 from tta_bench.tune.goal import Goal
 
@@ -46,7 +47,7 @@ class Ledger:
     """Reads and writes the book of one goal."""
 
     def __init__(self, store: ResultStore, goal: Goal) -> None:
-        self.store, self.key = store, f"trials.{goal.cell.key}"
+        self.store, self.key = store, f"{LEDGER}{goal.cell.key}"
         self.trials: dict[int, Trial] = {}
         for record in store.read(self.key):
             self._apply(record)
@@ -90,6 +91,8 @@ class Ledger:
 
     def _apply(self, record: Record) -> None:
         number = record["number"]
+        if record["event"] != "begin" and number not in self.trials:  # its beginning is damaged
+            return
         if record["event"] == "begin":
             self.trials[number] = Trial(number, record["params"], record["code"])
         elif record["event"] == "step":

@@ -7,10 +7,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field, JsonValue, ValidationError
 
 from tta_bench import registry
 from tta_bench.config import Benchmark, Tuned
@@ -25,6 +25,8 @@ from tta_bench.yaml_file import read_yaml
 HEAD = """# Written by `tta-bench tune`, for `tta-bench run FILE --presets THIS`; what FILE says itself wins.
 # The seal at the end tells whether anything was changed; to change a value, set it in FILE.
 """
+FORMAT = 1
+Percent = Annotated[float, Field(ge=0, le=100)]
 
 
 class TunedOn(Strict):
@@ -44,13 +46,13 @@ class Preset(Strict):
     """What was found for one method on one quantised model."""
 
     method: Text
-    given: dict[str, Any]
+    given: dict[str, JsonValue]
     model: Text
     quantizer: Text
     bits: Text
-    set: dict[str, Any]
-    accuracy: float  # on the held-out corruptions
-    untuned: float
+    set: dict[str, JsonValue]
+    accuracy: Percent  # on the held-out corruptions
+    untuned: Percent
     trials: Whole
     complete: Whole
     spent: Whole
@@ -59,6 +61,7 @@ class Preset(Strict):
 class PresetsFile(Strict):
     """The whole file."""
 
+    format: Literal[1]
     benchmark: Text
     tuned_on: TunedOn
     presets: list[Preset] = Field(max_length=100_000)
@@ -77,6 +80,7 @@ def content(name: str, budget: int, found: Sequence[Found]) -> dict[str, Any]:
     """The file as plain data, sealed."""
     cell = found[0].goal.cell
     body = {
+        "format": FORMAT,
         "benchmark": name,
         "tuned_on": {
             "data": cell.data.use,
@@ -157,6 +161,8 @@ def applied(benchmark: Benchmark, path: Path) -> Benchmark:
 def _read(path: Path) -> PresetsFile:
     """The file, if it is one and as it was written."""
     raw = read_yaml(path)
+    if "seal" in raw and raw.get("format") != FORMAT:
+        raise UserError(f"{path}: was written by another version. Write it again with `tta-bench tune`.")
     try:
         body = PresetsFile.model_validate(raw)
     except ValidationError as error:

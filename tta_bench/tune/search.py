@@ -67,8 +67,9 @@ class Search:
 
     def _catch_up(self, number: int) -> None:
         """Write down what a kill has left out: a domain that is recorded already, a decision after it."""
-        trial = self.ledger.trials[number]
-        for record in self.writer.store.read(self.goal.trial(number).key):
+        trial, cell, store = self.ledger.trials[number], self.goal.trial(number), self.writer.store
+        store.expect(cell.key, cell.domains, cell.rounds)
+        for record in store.read(cell.key):
             ran = record["status"] == "ok" and "repeats" not in record
             if ran and self._step_of(record) not in trial.accuracies:
                 self._stepped(number, record, passes([record]))
