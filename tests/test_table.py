@@ -291,3 +291,15 @@ def test_imports_nothing_heavy() -> None:
     code = f"import sys, tta_bench.render; print({heavy} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "set()"
+
+
+def test_numbers_of_other_code_and_of_several_environments_are_marked(frame: pd.DataFrame) -> None:
+    calm = build(frame.assign(other_code=False, environment="torch 2.9, cpu"), "long-term")
+    assert not any("environments" in note for note in calm.notes)
+    source = frame.method == "Source"
+    places = source.map({True: "torch 2.9, cpu", False: "torch 2.8, cuda"})
+    table = build(frame.assign(other_code=source, environment=places), "long-term")
+    row = find(table, "vit-micro FP32", "Source")
+    assert any("other code" in reason for reason in reasons(table, row))
+    note = "Computed in 2 environments, which may round differently: torch 2.8, cuda | torch 2.9, cpu."
+    assert note in table.notes

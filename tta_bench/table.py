@@ -35,6 +35,9 @@ __all__ = [
 ]
 
 
+OTHER_CODE = "computed by other code of its plugins than is installed now (--keep-stale)"
+
+
 def build(frame: DataFrame, layout: str, **options: Any) -> Table:
     """The table that a layout makes of a tidy frame; `Options` says what may be asked of it."""
     _known("layout", layout, list(LAYOUTS))
@@ -119,6 +122,7 @@ class RowMaker:
         marks = (
             *mark("model reset after each domain" if reset == "domain" else ""),
             *mark(skipped(line.records)),
+            *mark(OTHER_CODE if any(record.other_code for record in line.records) else ""),
         )
         entries = tuple(entry(line, spec, self.scope, self.footnotes) for spec in self.plan.specs)
         return Row(label_of(line.row), method, variant, reset, line.versions, entries, marks)
@@ -148,6 +152,11 @@ def _notes(found: Sequence[Line], quantizers: Sequence[str], groups: Sequence[Ro
         notes.append(f"Mean ± 95 % interval (Student's t) over {seeds} seeds.")
     if any(item.best for group in groups for row in group.rows for item in row.entries):
         notes.append(TIES)
+    used = {record.environment for line in found for record in line.records if record.environment}
+    if len(used) > 1:
+        notes.append(
+            f"Computed in {len(used)} environments, which may round differently: {' | '.join(sorted(used))}."
+        )
     return notes
 
 

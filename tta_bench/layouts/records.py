@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -83,6 +83,8 @@ class Record:
     params: str  # of the method, as JSON
     batch_size: int
     rounds: int
+    other_code: bool = False  # than the plugins had when the last run was planned
+    environment: str = ""  # versions and device, in words
     facet: str = ""
 
     @property
@@ -117,7 +119,8 @@ def _parsed(params: str) -> Mapping[str, Any]:
 
 
 PLACE = ("round", "corruption", "severity")
-FIELDS = (*(f.name for f in fields(Record) if f.name not in ("slot", "facet")), *PLACE)
+FIELDS = (*(f.name for f in fields(Record) if f.default is MISSING and f.name != "slot"), *PLACE)
+OPTIONAL = ("other_code", "environment")  # a frame made by hand need not have them
 ORDERS = ("model_order", "quantizer_order", "method_order", "domain_order")
 INTEGERS = ("seed", "severity", "skipped_updates", "batch_size", "rounds", *ORDERS)
 # A status row of a cell may leave these out; its other rows know them.
@@ -146,8 +149,9 @@ def read(frame: DataFrame) -> list[Record]:
             f"the frame lacks the columns {', '.join(absent)}",
             "Make it with tta_bench.frame.load",
         )
-    columns = (frame[name].astype(object).where(frame[name].notna(), None) for name in FIELDS)
-    rows = [dict(zip(FIELDS, row, strict=True)) for row in zip(*columns, strict=True)]
+    names = [*FIELDS, *(name for name in OPTIONAL if name in frame.columns)]
+    columns = (frame[name].astype(object).where(frame[name].notna(), None) for name in names)
+    rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
     known = {(r["key"], name): r[name] for r in rows for name in OF_THE_CELL if r[name] is not None}
     return [_record(row, known) for row in rows]
 
