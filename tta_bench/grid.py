@@ -86,7 +86,7 @@ class Cell:
 
     def with_key(self) -> Cell:
         """The cell under its own name: readable, and different whenever a number could differ."""
-        facts = {"plugins": [plugin.key_facts() for plugin in self.plugins]}
+        facts = {"plugins": [plugin.key_facts for plugin in self.plugins]}
         identity = facts | {name: getattr(self, name) for name in PROTOCOL}
         readable = f"{self.model.use}.{self.quantizer.use}-{self.bits}.{self.method.use}"
         return dataclasses.replace(self, key=f"{readable}.s{self.seed}-{_sha256(identity)[:12]}")

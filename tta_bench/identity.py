@@ -33,6 +33,7 @@ class PluginIdentity:
         """The plugin itself."""
         return registry.load(self.group, self.use)(**copy.deepcopy(self.params))
 
+    @cached_property
     def key_facts(self) -> dict[str, Any]:
         """What belongs in a cell's key: what files contain but not where they are, and not the code.
 
@@ -45,7 +46,7 @@ class PluginIdentity:
     @cached_property
     def digest(self) -> str:
         """SHA-256 over all that its numbers depend on, code included: the name of what may be reused."""
-        facts = self.key_facts() | {"code": self.code}
+        facts = self.key_facts | {"code": self.code}
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
