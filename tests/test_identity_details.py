@@ -254,7 +254,9 @@ def test_native_code_counts_where_it_is_named(packed: Packed) -> None:
     assert listed(f"{name}.no_module") == set()
 
 
-def test_a_package_of_ours_that_is_gone_is_told() -> None:
+def test_a_package_of_ours_that_is_gone_is_told(packed: Packed) -> None:
+    with pytest.raises(ImportError, match="is not installed"):
+        source_code._folder(packed({"left/over.py": ""}))
     with pytest.raises(ImportError, match="no_such_package_of_ours is not installed"):
         source_code._folder("no_such_package_of_ours")
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.list or options.show:
         _print(chosen, diffs=bool(options.show))
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and end what is running
     for name in THREADS:  # before numpy and torch are imported, which is before the first fork
         os.environ.setdefault(name, "1")
     earlier = report.load(options.out) if options.again else []
@@ -54,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--module", action="append", help="name of a module, as `store`; default: all")
+    parser.add_argument("--tests", nargs="+", metavar="FILE", help="run these instead of the module's own")
     parser.add_argument("--sample", type=int, help="so many mutants of each module")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--again", action="store_true", help="only the survivors of the last report")
@@ -122,7 +125,10 @@ def _run(
         sandboxes = [Sandbox(Path(folder) / str(job)) for job in range(options.jobs)]
         for path in dict.fromkeys(mutant.path for mutant in chosen):
             own = [mutant for mutant in chosen if mutant.path == path and mutant.id not in listed]
-            base, start = campaign.baseline(sandboxes[0], path, TARGETS[path]), time.monotonic()
+            base, start = (
+                campaign.baseline(sandboxes[0], path, options.tests or TARGETS[path]),
+                time.monotonic(),
+            )
             print(
                 f"{path}: {len(own)} mutants, {len(base.seconds)} tests, {base.cpu_seconds:.1f} s", flush=True
             )

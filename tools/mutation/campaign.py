@@ -17,6 +17,7 @@ from mutation.report import Verdict, verdict
 from mutation.sandbox import GRACE_SECONDS, PATIENCE, Running, Sandbox, TestRun, end_group, finished, wait
 from mutation.session import AT_IMPORT
 
+SLOW_SECONDS = 1.0  # of processor time; longer tests are left out, as they would run for every survivor
 WALL = 4  # the share of a core that a process gets on a busy machine, inverse
 
 
@@ -26,7 +27,7 @@ class Baseline:
 
     files: tuple[str, ...]
     lines: dict[str, set[int]]  # by test
-    seconds: dict[str, float]  # by test
+    seconds: dict[str, float]  # by test, of those that run on mutants
     cpu_seconds: float
 
     def tests_of(self, mutant: Mutant) -> list[str]:
@@ -49,7 +50,8 @@ def baseline(sandbox: Sandbox, path: str, files: Sequence[str]) -> Baseline:
     timed = _passing(sandbox, TestRun(files))
     sandbox.write(path, original)
     lines = {test: set(found) for test, found in traced["lines"].items()}
-    return Baseline(tuple(files), lines, timed["seconds"], timed["cpu"])
+    seconds = {test: taken for test, taken in timed["seconds"].items() if taken <= SLOW_SECONDS}
+    return Baseline(tuple(files), lines, seconds, timed["cpu"])
 
 
 def verdicts(

@@ -104,6 +104,7 @@ class Sandbox:
     def _enter(self, cpu_seconds: float, log: Path) -> None:
         """Become a process of its own in the copy: output, limits, path."""
         os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         for stream, mode in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
             os.dup2(os.open(os.devnull if stream == 0 else log, mode | os.O_CREAT | os.O_APPEND), stream)
         limit = int(cpu_seconds) + 1

@@ -5,16 +5,16 @@ from __future__ import annotations
 TARGETS: dict[str, tuple[str, ...]] = {
     "tta_bench/statistics.py": ("tests/test_statistics.py",),
     "tta_bench/score.py": ("tests/test_score.py",),
-    "tta_bench/store.py": ("tests/test_store.py",),
+    "tta_bench/identity.py": ("tests/test_identity.py", "tests/test_identity_details.py"),
+    "tta_bench/source_code.py": ("tests/test_identity_details.py",),
+    "tta_bench/store.py": ("tests/test_store.py", "tests/test_results_folder.py"),
     "tta_bench/resume.py": ("tests/faults/test_resume.py",),
+    "tta_bench/writer.py": ("tests/test_writer.py", "tests/test_sharing.py"),
     "tta_bench/plan.py": ("tests/test_sharing.py", "tests/test_grid.py"),
-    "tta_bench/feed.py": ("tests/test_features.py", "tests/test_sharing.py"),
+    "tta_bench/feed.py": ("tests/test_features.py", "tests/test_isolation.py"),
 }
-# Tests that start Ray or other processes, in which there is no mutant, and those that take longest.
+# Tests that start Ray, or several processes one after the other: too slow to run for every mutant.
 LEFT_OUT = (
     "tests/test_sharing.py::test_two_workers_share_the_domains_of_one_cell",
     "tests/test_sharing.py::test_tables_are_the_same_compiled_and_eager",
-    "tests/test_sharing.py::test_tables_and_records_are_the_same_with_and_without_sharing[vit-micro]",
-    "tests/faults/test_resume.py::test_every_method_goes_on_bit_for_bit[memo]",
-    "tests/faults/test_resume.py::test_every_method_goes_on_bit_for_bit[foa]",
 )
