@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from bench import harness, loading, passes
+from bench import harness, isolation, loading, passes
 from bench.measure import Clock, Measure
 from tta_bench import native
 from tta_bench.allocator import keep_freed_memory
@@ -25,6 +25,7 @@ SECTIONS: dict[str, Callable[[Clock], Iterator[Measure]]] = {
     "data": loading.data,
     "grid": harness.grid,
     "workers": harness.workers,
+    "isolation": isolation.isolation,
 }
 
 

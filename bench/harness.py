@@ -54,7 +54,7 @@ def grid(_: Clock) -> Iterator[Measure]:
         file = _six(Path(folder))
         yield _saved_passes("default grid", DEFAULT, "")
         yield _saved_passes("six methods, 10 rounds", file, "≤ 0.55")
-        _run(file, Path(folder) / "warm-up")  # corruptions, calibrations and byte counts, for all
+        run_locally(file, Path(folder) / "warm-up")  # corruptions, calibrations and byte counts, for all
         yield _saved_time(1, _seconds, file, Path(folder), TURNS)
         yield _overhead(Path(folder))
         yield _first_record(Path(folder))
@@ -100,7 +100,7 @@ def _saved_time(
 
 def _overhead(folder: Path) -> Measure:
     """The share of a second run that is spent neither in a model nor in a method."""
-    _run(DEFAULT, folder / "prepared")  # byte counts and calibrations are kept from here
+    run_locally(DEFAULT, folder / "prepared")  # byte counts and calibrations are kept from here
     with Inside() as inside:
         wall = _seconds(DEFAULT, folder / "watched")
     return Measure(
@@ -164,7 +164,7 @@ def _cells(file: Path) -> Sequence[Cell]:
     return cells.expand(config.load(file), str(file))
 
 
-def _run(file: Path, results: Path, *options: str) -> None:
+def run_locally(file: Path, results: Path, *options: str) -> None:
     """A run in this process."""
     arguments = ["run", str(file), "--engine", "local", "--results", str(results), *options]
     outcome = CliRunner().invoke(app, arguments)
@@ -175,7 +175,7 @@ def _run(file: Path, results: Path, *options: str) -> None:
 def _seconds(file: Path, results: Path, *options: str) -> float:
     """What a run in this process takes."""
     start = time.perf_counter()
-    _run(file, results, *options)
+    run_locally(file, results, *options)
     return time.perf_counter() - start
 
 
