@@ -499,7 +499,7 @@ class Quantizer(Plugin):
     def calibration_set(self, source_images: Tensor) -> Tensor:
         """The clean images to calibrate with; Unsupported if it wants some and there are none."""
         if self.calibration_images and not len(source_images):
-            raise Unsupported("needs clean images for its calibration, and the data has none")
+            raise Unsupported("calibration needs clean images, and the data has none")
         return source_images[: self.calibration_images]
 
     def quantize(self, model: Model, images: Tensor, progress: Progress = lambda *_: None) -> Model:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import copy
 import io
 import json
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -31,12 +31,15 @@ from tta_bench.api import (
     Model,
     Quantizer,
     Source,
+    Target,
 )
 from tta_bench.corruptions.apply import checked
 from tta_bench.parameters import check_params
 from tta_bench.pretend import fake_tensors
+from tta_bench.space import ends
 from tta_bench.standin import fake_
 
+FAMILIES = ("vit", "resnet", "vim", "another")
 MICRO_MODELS = ("vit-micro", "resnet-micro", "vim-micro")
 BATCH = 4
 STEPS = 3
@@ -74,7 +77,7 @@ def outcomes_of(group: str, name: str, **params: Any) -> Iterator[Outcome]:
         return
     yield from _each(PLUGIN_CHECKS, name, lambda c: c(plugin))
     if group == "methods":
-        yield from _each([cost_is_declared, search_space_is_sound], name, lambda c: c(plugin))
+        yield from _each([cost_is_declared, presets_fit, search_space_is_sound], name, lambda c: c(plugin))
     if group == "models":
         yield from _each(MODEL_CHECKS, name, lambda c: c(plugin(**params)))
     elif group == "data":
@@ -131,8 +134,9 @@ class Bench:
         self.make, self.pristine = make, model
         rng = torch.Generator().manual_seed(0)
         shape = (3, model.input_size, model.input_size)
-        base = torch.rand(STEPS * BATCH, *shape, generator=rng)
-        self.images = [(x * 0.5 + 0.1 * i) for i, x in enumerate(base.split(BATCH))]
+        size = max(BATCH, getattr(make(), "min_batch_size", 1))
+        base = torch.rand(STEPS * size, *shape, generator=rng)
+        self.images = [(x * 0.5 + 0.1 * i) for i, x in enumerate(base.split(size))]
         self.clean = torch.rand(2 * BATCH, *shape, generator=rng)
 
     def ready(self, model: Model | None = None) -> Method:
@@ -180,15 +184,23 @@ def version_is_text(plugin: Any) -> None:
 
 def cost_is_declared(plugin: Any) -> None:
     """declares forwards/backwards a batch."""
-    assert re.fullmatch(r"\D*\d.*/\D*\d.*", plugin.cost), f"`cost` is {plugin.cost!r}; write e.g. 2/1"
+    plugin().passes_of_step()
+
+
+def presets_fit(plugin: Any) -> None:
+    """its presets are parameters within their ranges."""
+    for family, bits in product(FAMILIES, ("FP32", "W8A8", "W4A4", "W2A4")):
+        _, problems = check_params(plugin, plugin.presets(Target("a model", family, bits)), "presets")
+        assert not problems, f"{family} {bits}: " + "; ".join(map(str, problems))
 
 
 def search_space_is_sound(plugin: Any) -> None:
     """What is declared to be searched are parameters, and every sample of them is accepted."""
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        drawn = {name: space.sample(rng) for name, space in plugin.search_space.items()}
-        _, problems = check_params(plugin, drawn, "search")
+    rng, declared = np.random.default_rng(0), plugin.search_space
+    samples = [{name: space.sample(rng) for name, space in declared.items()} for _ in range(20)]
+    samples += [{name: end} for name, space in declared.items() for end in ends(space)]
+    for sample in samples:
+        _, problems = check_params(plugin, sample, "search")
         assert not problems, "; ".join(map(str, problems))
 
 
@@ -281,6 +293,22 @@ def survives_a_broken_batch(bench: Bench) -> None:
     for x in (bench.images[0], broken):
         bench.step(method, x)
     assert bench.step(method, bench.images[2]).isfinite().all(), "the batch after it is not finite either"
+    unexplained = method.skipped_updates - sum(method.skipped_reasons.values())
+    assert not unexplained, "an update was skipped without a reason: call self.skip(reason)"
+
+
+def adapts_to_its_smallest_batch(bench: Bench) -> None:
+    """adapts to batches of `min_batch_size`, and predicts a smaller last one without learning from it."""
+    method = bench.ready()
+    least = method.min_batch_size
+    assert method.refuses_batch(least) is None, "refuses batches of `min_batch_size`"
+    outputs = [bench.step(method, x[:least]) for x in bench.images]
+    assert all(output.isfinite().all() for output in outputs), "output is not finite"
+    assert not method.skipped_updates, f"skips updates: {dict(method.skipped_reasons)}"
+    if least > 1:
+        assert method.refuses_batch(least - 1), "takes a stream of smaller batches than `min_batch_size`"
+        assert bench.step(method, bench.images[0][: least - 1]).isfinite().all(), "output is not finite"
+        assert method.skipped_updates == 1, "does not count a smaller last batch as skipped: call self.skip"
 
 
 def leaves_numpy_rng_alone(bench: Bench) -> None:
@@ -312,7 +340,8 @@ def stays_on_its_device(bench: Bench) -> None:
 def _quantised(bench: Bench) -> tuple[Quantizer, Model, dict[str, Tensor]]:
     quantizer: Quantizer = bench.make()
     model = copy.deepcopy(bench.pristine)
-    calibration = quantizer.calibrate(copy.deepcopy(model), bench.clean, lambda *_: None)
+    images = quantizer.calibration_set(bench.clean)
+    calibration = quantizer.calibrate(copy.deepcopy(model), images, lambda *_: None)
     return quantizer, quantizer.install(model, calibration), calibration
 
 
@@ -482,6 +511,7 @@ METHOD_CHECKS: list[Callable[..., None]] = [
     same_seed_same_numbers,
     memory_as_declared,
     survives_a_broken_batch,
+    adapts_to_its_smallest_batch,
     leaves_numpy_rng_alone,
     stays_on_its_device,
 ]
