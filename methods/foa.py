@@ -65,6 +65,7 @@ class Foa(Method):
     sigma: Positive = 1.0  # initial step size of the search
     lam: NonNegative = 0.4  # λ, weight of the feature alignment
     fitness: Literal["sum", "mean"] = "sum"  # mean: as released for residual networks
+    shift: bool = True  # activation shifting; false: predict from the features as they are
     interval: Literal[0] | Annotated[int, Ge(2)] = 0
     predictions: Literal["immediate", "deferred"] = "immediate"
     seed: Seed = 2020
@@ -101,7 +102,7 @@ class Foa(Method):
         prompt = self._initial_prompt()
         self.prompt_shape = prompt.shape
         self.incumbent = prompt.double().flatten().cpu().numpy()
-        self.shift = ActivationShift(self.target)
+        self.history = ActivationShift(self.target)
         self.waiting: list[Tensor] = []
         self.search: CmaSearch | None = None
         if self.incumbent.size:
@@ -119,7 +120,7 @@ class Foa(Method):
 
     def _generation(self, x: Tensor) -> Tensor:
         """One iteration of the search over a batch; the logits of its best prompt."""
-        offset = self.shift.offset()
+        offset = self._offset()
         points = self._candidates()
         trials = [self._try(x, point, offset) for point in points]
         best = min(range(len(trials)), key=lambda i: _sortable(trials[i].fitness))
@@ -136,7 +137,7 @@ class Foa(Method):
         self.incumbent = points[best].copy()
         if self.search is not None:
             self.search.tell(points, [trial.fitness for trial in trials])
-        self.shift.update_(torch.stack([trial.feature_mean for trial in trials]).mean(0))
+        self.history.update_(torch.stack([trial.feature_mean for trial in trials]).mean(0))
 
     def _candidates(self) -> list[np.ndarray]:
         """The points of this batch; without prompts there is only the empty one."""
@@ -163,7 +164,11 @@ class Foa(Method):
     def _predict(self, x: Tensor) -> Tensor:
         """Logits under the best prompt so far, shifted; nothing is learnt."""
         _, z = self._pass(x, self.incumbent)
-        return self.model.head(shifted(z, self.shift.offset()))
+        return self.model.head(shifted(z, self._offset()))
+
+    def _offset(self) -> Tensor | None:
+        """What features are moved by; None without shifting, and while there is no history."""
+        return self.history.offset() if self.shift else None
 
     def _predict_then_collect(self, x: Tensor) -> Tensor:
         output = self._predict(x)
@@ -181,14 +186,14 @@ class Foa(Method):
     def state_dict(self) -> dict[str, Any]:
         return {
             "incumbent": torch.from_numpy(self.incumbent.copy()),
-            "mean": self.shift.mean,
+            "mean": self.history.mean,
             "waiting": self.waiting,
             "search": None if self.search is None else self.search.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.incumbent = state["incumbent"].cpu().numpy().copy()
-        self.shift.mean, self.waiting = state["mean"], list(state["waiting"])
+        self.history.mean, self.waiting = state["mean"], list(state["waiting"])
         if self.search is not None:
             self.search.load_state_dict(state["search"])
 

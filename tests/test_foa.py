@@ -210,6 +210,13 @@ def test_without_prompts_it_is_activation_shifting(network: type[ModelSource]) -
         assert torch.equal(method.step(x), baseline.step(model.features(x)))
 
 
+@pytest.mark.parametrize("fields", [{}, {"interval": BATCH}])
+def test_without_prompts_and_shifting_it_is_the_source_model(fields: dict[str, Any]) -> None:
+    method, model = ready(VitMicro, prompts=0, shift=False, **fields), VitMicro().build()
+    for x in stream(3):
+        assert torch.equal(method.step(x), model(x))
+
+
 @pytest.mark.parametrize("network", [VitMicro, VimMicro])
 def test_a_token_of_zeros_is_not_no_token(network: type[ModelSource]) -> None:
     method, x = ready(network), images(0)
@@ -242,7 +249,7 @@ def test_the_first_batch_is_not_shifted_and_the_history_is_over_candidates() -> 
     means = [method._pass(x, point)[1].mean(0) for point in points]
     output = method.step(x)
     assert any(torch.equal(output, method.model.head(method._pass(x, p)[1])) for p in points)
-    assert torch.allclose(method.shift.mean, torch.stack(means).mean(0), atol=1e-6)
+    assert torch.allclose(method.history.mean, torch.stack(means).mean(0), atol=1e-6)
 
 
 @pytest.mark.parametrize("network", MICRO)

@@ -154,7 +154,7 @@ def test_no_graph_even_if_parameters_want_one(network: type[ModelSource]) -> Non
     method.model.requires_grad_(True)
     with torch.enable_grad():
         outputs = [method.step(x) for x in stream(4)]
-    tensors = [*outputs, method.residual, method.bank.deltas, method.bank.logits, method.shift.mean]
+    tensors = [*outputs, method.residual, method.bank.deltas, method.bank.logits, method.history.mean]
     assert not any(t.requires_grad for t in tensors)
     assert method.model.passes.backward_images == 0
 
@@ -309,11 +309,19 @@ def test_shift_on_the_first_batch_of_a_new_domain(variant: str) -> None:
     method = ready(VitMicro, variant=variant, lr=0.0, bank_size=0)
     model, x = VitMicro().build(), images(1, contrast=0.2)
     method.step(images(0))
-    offset = method.shift.offset()
+    offset = method.history.offset()
     z = model.features(x)
     expected = model.head(z + offset if variant == "released" else z)
     assert torch.equal(method.step(x), expected)
-    assert torch.equal(method.shift.mean, z.mean(0))
+    assert torch.equal(method.history.mean, z.mean(0))
+
+
+def test_without_shifting_features_are_left_as_they_are() -> None:
+    shifting, plain = (ready(VitMicro, lr=0.0, bank_size=0, tau=1e9, shift=on) for on in (True, False))
+    model, batches = VitMicro().build(), [images(0), images(1, contrast=0.5)]
+    outputs = [(shifting.step(x), plain.step(x), model(x)) for x in batches]
+    assert all(torch.equal(b, expected) for _, b, expected in outputs)
+    assert not torch.equal(outputs[1][0], outputs[1][1])
 
 
 @pytest.mark.parametrize("network", MICRO)
@@ -321,7 +329,7 @@ def test_the_released_shift_target_is_a_scalar_on_feature_maps(network: type[Mod
     method = ready(network, variant="released")
     last = method.source_statistics.means[-1]
     expected = last if method.model.tokens else last[-1:]
-    assert torch.equal(method.shift.target, expected)
+    assert torch.equal(method.history.target, expected)
 
 
 # -- the estimator ---------------------------------------------------------------------------------

@@ -81,6 +81,7 @@ class Zoa(Method):
     store_every: Count = 30  # batches
     tau: NonNegative = 0.1  # threshold of the shift detection
     min_batch: Count | None = None  # smaller batches are not looked at for shifts; None: as the first
+    shift: bool = True  # activation shifting; false: predict from the features as they are
     share_prefix: bool = True  # compute once what passes have in common: same numbers, more memory
     seed: Seed = 2020
 
@@ -130,7 +131,7 @@ class Zoa(Method):
         keep = DOMAIN_KEEP ** (1 + self.q if released else 1)
         self.monitor = DomainMonitor(self.tau, keep, self.min_batch)
         scalar = released and not self.model.tokens
-        self.shift = ActivationShift(shift_target(self.source_statistics, scalar))
+        self.history = ActivationShift(shift_target(self.source_statistics, scalar))
         self.batches = 0
         self.parameters.write_(self.residual)
 
@@ -139,9 +140,9 @@ class Zoa(Method):
         """Algorithm 1, one batch."""
         prefix = self._prefix(x)
         changed = self.monitor.changed(prefix.statistics, len(x))
-        offset = self.shift.offset()
+        offset = self.history.offset() if self.shift else None
         if changed:
-            self.shift.mean = None
+            self.history.mean = None
             offset = offset if self.variant == "released" else None
         if self.bank_size > 0 and self._store_is_due(changed):
             self.residual = self.bank.store_(self.residual, self.rng)
@@ -149,7 +150,7 @@ class Zoa(Method):
         loss, z = self._forward(prefix, self.residual, self.bank.logits)
         output = self.model.head(shifted(z, offset))
         self._learn_(x, prefix, loss)
-        self.shift.update_(z.mean(0))
+        self.history.update_(z.mean(0))
         self.batches += 1
         return output
 
@@ -235,7 +236,7 @@ class Zoa(Method):
             "adam": (self.adam.first, self.adam.second, self.adam.steps),
             "domain": self.monitor.domain,
             "min_batch": self.monitor.min_batch,
-            "mean": self.shift.mean,
+            "mean": self.history.mean,
             "rng": self.rng.get_state(),
             "batches": self.batches,
         }
@@ -245,7 +246,7 @@ class Zoa(Method):
         self.bank.load_state_dict(state["bank"])
         self.adam = AdamW(*state["adam"])
         self.monitor.domain, self.monitor.min_batch = state["domain"], state["min_batch"]
-        self.shift.mean = state["mean"]
+        self.history.mean = state["mean"]
         self.rng.set_state(state["rng"])
         self.batches = state["batches"]
         self.parameters.write_(self.bank.combine() + self.residual)
