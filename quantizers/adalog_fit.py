@@ -23,7 +23,6 @@ from tta_bench_quantizers.adalog_search import (
 )
 from tta_bench_quantizers.fake import affine, affine_codes
 from tta_bench_quantizers.fpcs import search_affine, zero_points
-from tta_bench_quantizers.observe import SAMPLE
 from tta_bench_quantizers.problems import LayerProblem, Product, by_head, some
 from tta_bench_quantizers.reparametrize import Reparametrization, norm_before
 from tta_bench_quantizers.site_data import SiteData
@@ -31,6 +30,7 @@ from tta_bench_quantizers.sites import named_fields
 from tta_bench_quantizers.vit_sites import Kind
 
 PRODUCT_ROWS = 32  # few images with many rows each, as the right operand is whole
+SAMPLE = 1 << 16  # values of a tensor whose percentiles bound the search
 
 
 def fit_product(search: Search, kind: Kind, data: SiteData) -> dict[str, Tensor]:

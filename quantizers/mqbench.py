@@ -35,6 +35,7 @@ RANGE_IMAGES = 32
 class MqBench(BlockwiseQuantizer):
     """Affine weights and activations by MSE observers; AdaRound at low bits."""
 
+    version = "2"
     summary = "affine per-channel weights, per-tensor activations, AdaRound at W4 and below; ResNets"
     bits: LowBits = "W8A8"
     reconstruction: Literal["auto", "none", "adaround"] = "auto"

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from tta_bench_quantizers.fake import affine, affine_parameters, pad_zero
-from tta_bench_quantizers.observe import RangeObserver
+from tta_bench_quantizers.histogram import ValueHistogram
+from tta_bench_quantizers.scales import least_error_share
 
 WEIGHT_TRIALS = 80  # the range at 100 %, 99 %, … 21 %
 ACTIVATION_TRIALS = 95  # … 6 %
@@ -18,11 +19,9 @@ def weight_parameters(weight: Tensor, bits: int) -> tuple[Tensor, Tensor]:
     return least_error(rows, rows.amin(1), rows.amax(1), bits, WEIGHT_TRIALS)
 
 
-def activation_parameters(seen: RangeObserver, bits: int) -> tuple[Tensor, Tensor]:
+def activation_parameters(seen: ValueHistogram, bits: int) -> tuple[Tensor, Tensor]:
     """Scale [] and zero point [] of a tensor."""
-    low, high = seen.low.reshape(1), seen.high.reshape(1)
-    scale, zero = least_error(seen.values()[None], low, high, bits, ACTIVATION_TRIALS)
-    return scale[0], zero[0]
+    return least_error_share(seen, bits, [1 - 0.01 * trial for trial in range(ACTIVATION_TRIALS)])
 
 
 def least_error(values: Tensor, low: Tensor, high: Tensor, bits: int, trials: int) -> tuple[Tensor, Tensor]:

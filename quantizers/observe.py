@@ -1,4 +1,4 @@
-"""What reaches the sites of a float network: calibration passes with hooks, and range observers."""
+"""What reaches the sites of a float network: calibration passes with hooks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from tta_bench.api import Model
+from tta_bench_quantizers.histogram import ValueHistogram
 
 BATCH = 8  # images in one calibration pass
-SAMPLE = 1 << 16  # values of a tensor that enter an error measure
 
 
 @contextmanager
@@ -32,32 +32,11 @@ def watching(
             handle.remove()
 
 
-class RangeObserver:
-    """Least and greatest value seen, and a random sample of the values in between."""
-
-    def __init__(self, batches: int) -> None:
-        self.low, self.high = torch.tensor(torch.inf), torch.tensor(-torch.inf)
-        self.rng = torch.Generator().manual_seed(0)
-        self.share = max(SAMPLE // batches, 1)
-        self.parts: list[Tensor] = []
-
-    def see(self, x: Tensor) -> None:
-        """Take note of one batch."""
-        self.low, self.high = torch.minimum(self.low, x.min()), torch.maximum(self.high, x.max())
-        picks = torch.randint(x.numel(), (min(self.share, x.numel()),), generator=self.rng)
-        self.parts.append(x.flatten()[picks])
-
-    def values(self) -> Tensor:
-        """The sample."""
-        return torch.cat(self.parts)
-
-
 @torch.no_grad()
-def observe_inputs(model: Model, sites: Iterable[str], images: Tensor) -> dict[str, RangeObserver]:
-    """Ranges of the sites' inputs over the images."""
-    batches = images.split(BATCH)
-    seen = {site: RangeObserver(len(batches)) for site in sites}
+def observe_inputs(model: Model, sites: Iterable[str], images: Tensor) -> dict[str, ValueHistogram]:
+    """The values of the sites' inputs over the images."""
+    seen = {site: ValueHistogram() for site in sites}
     with watching(model.net, seen, lambda site, inputs, _: seen[site].see(inputs[0])):
-        for batch in batches:
+        for batch in images.split(BATCH):
             model(batch)
     return seen

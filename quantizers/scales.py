@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from tta_bench_quantizers.fake import (
-    affine,
     affine_parameters,
     fake_quantize,
     pad_zero,
     symmetric_bounds,
 )
+from tta_bench_quantizers.histogram import ValueHistogram
 
 Rule: TypeAlias = Literal["minmax", "mse"]
 GRID = 100  # the range is tried at 1 %, 2 %, … 100 % of itself
@@ -34,16 +36,30 @@ def symmetric_row_scales(w: Tensor, bits: int, rule: Rule) -> Tensor:
     return best
 
 
-def affine_scale(values: Tensor, low: Tensor, high: Tensor, bits: int, rule: Rule) -> tuple[Tensor, Tensor]:
-    """Scale [] and zero point [] of a tensor in low…high; the error is measured on `values`."""
-    low, high = pad_zero(low, high)
-    full = affine_parameters(low, high, bits)
-    if rule == "minmax":
-        return full
-    best, least = full, torch.inf
-    for step in range(1, GRID + 1):
-        trial = affine_parameters(low * (step / GRID), high * (step / GRID), bits)
-        error = float((affine(values, *trial, bits) - values).square_().sum())
-        if error < least:
-            best, least = trial, error
-    return best
+def affine_scale(seen: ValueHistogram, bits: int, rule: Rule) -> tuple[Tensor, Tensor]:
+    """Scale [] and zero point [] of a tensor."""
+    shares = [step / GRID for step in range(1, GRID + 1)]
+    return least_error_share(seen, bits, shares if rule == "mse" else [1.0])
+
+
+def least_error_share(seen: ValueHistogram, bits: int, shares: Sequence[float]) -> tuple[Tensor, Tensor]:
+    """Scale [] and zero point [] of the share of the range with the least squared error."""
+    low, high = pad_zero(seen.low, seen.high)
+    tried = torch.tensor(shares)
+    scales, zeros = affine_parameters(low * tried, high * tried, bits)
+    points, counts = seen.points()
+    best = affine_errors(points, counts, scales, zeros, bits).argmin()
+    return scales[best], zeros[best]
+
+
+def affine_errors(points: Tensor, counts: Tensor, scales: Tensor, zeros: Tensor, bits: int) -> Tensor:
+    """[P] squared errors of quantisers (scales and zero points [P]), less what all have in common.
+
+    `points` ascend. A level takes the points between the middles to its neighbours, so that sums over
+    levels, Σ (count · level² − 2 · level · sum of points), are all that is needed.
+    """
+    levels = (torch.arange(2**bits) - zeros[:, None]) * scales[:, None].double()
+    cuts = torch.searchsorted(points, (levels[:, :-1] + levels[:, 1:]) / 2)
+    cuts = pad(pad(cuts, (1, 0)), (0, 1), value=len(points))
+    taken, sums = (pad(each.cumsum(0), (1, 0))[cuts].diff(dim=1) for each in (counts, counts * points))
+    return (taken * levels.square() - 2 * levels * sums).sum(1)

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from tta_bench.api import Bits, Calibration, Model, Progress, Quantizer
 from tta_bench_quantizers.activations import UniformActivation
 from tta_bench_quantizers.fake import LowBits, LowWidth, symmetric_codes
+from tta_bench_quantizers.histogram import ValueHistogram
 from tta_bench_quantizers.layers import quantized_layer
-from tta_bench_quantizers.observe import RangeObserver, observe_inputs
+from tta_bench_quantizers.observe import observe_inputs
 from tta_bench_quantizers.ownership import own_inputs_
 from tta_bench_quantizers.packing import Packing, packed_bytes
 from tta_bench_quantizers.scales import Rule, affine_scale, symmetric_row_scales
@@ -33,6 +34,7 @@ from tta_bench_quantizers.sites import (
 class Uniform(Quantizer):
     """Uniform quantisation; the first layer and the head get at least `edge_bits`."""
 
+    version = "2"
     summary = "per-channel symmetric weights, per-tensor affine activations; any network"
     bits: LowBits = "W8A8"
     scale: Rule = "mse"
@@ -48,11 +50,11 @@ class Uniform(Quantizer):
             progress(done, len(widths))
         return calibration
 
-    def _fit(self, layer: nn.Module, seen: RangeObserver, bits: Bits) -> dict[str, Tensor]:
+    def _fit(self, layer: nn.Module, seen: ValueHistogram, bits: Bits) -> dict[str, Tensor]:
         """Codes and scales of one layer."""
         weight = layer.get_parameter("weight")
         w_scale = symmetric_row_scales(weight, bits.weight, self.scale)
-        a_scale, a_zero = affine_scale(seen.values(), seen.low, seen.high, bits.activation, self.scale)
+        a_scale, a_zero = affine_scale(seen, bits.activation, self.scale)
         codes = symmetric_codes(weight, w_scale, bits.weight)
         return {"codes": codes, "w_scale": w_scale, "a_scale": a_scale, "a_zero": a_zero}
 
@@ -61,7 +63,7 @@ class Uniform(Quantizer):
             fields = site_fields(calibration, site)
             quantiser = UniformActivation(fields["a_scale"], fields["a_zero"], bits.activation)
             inside: nn.Module | None = quantiser
-            if position == 0 and hasattr(model, "input_quantizer"):
+            if position == 0 and not model.tokens:
                 model.input_quantizer, inside = quantiser, None  # pixel prompts come after it
             layer = model.net.get_submodule(site)
             new = quantized_layer(layer, fields["codes"], fields["w_scale"], bits=bits.weight, input=inside)

@@ -28,7 +28,8 @@ from tta_bench_quantizers.fake import affine_codes, dequantize
 from tta_bench_quantizers.layers import QuantLayer
 from tta_bench_quantizers.mqbench import MqBench
 from tta_bench_quantizers.mqbench_observer import least_error, weight_parameters
-from tta_bench_quantizers.mqbench_sites import layer_units
+from tta_bench_quantizers.mqbench_sites import layer_units, tensor_sites
+from tta_bench_quantizers.observe import watching
 from tta_bench_quantizers.straight_through import DifferentiableActivation
 
 CLEAN = Domain("clean", 0)
@@ -158,6 +159,30 @@ def test_observer_errs_less_than_the_full_range_and_survives_dead_channels() -> 
     assert error(best)[3] == 0
 
 
+def inputs_seen(model: Model, readers: list[str], images: Tensor) -> dict[str, Tensor]:
+    """All values that reach the layers."""
+    parts: dict[str, list[Tensor]] = {reader: [] for reader in readers}
+    with watching(model.net, readers, lambda site, x, _: parts[site].append(x[0].flatten().clone())):
+        for batch in images.split(8):
+            model(batch)
+    return {reader: torch.cat(values) for reader, values in parts.items()}
+
+
+def test_activation_scales_are_those_of_a_search_over_all_values(
+    pristine: Model, images: Tensor, w2a4: Calibration
+) -> None:
+    sites, bits = tensor_sites(pristine), MqBench(bits="W2A4").activation_bits(pristine)
+    values = inputs_seen(deepcopy(pristine), [site.reader for site in sites], images)
+    equal = []
+    for site in sites:
+        x = values[site.reader][None]
+        scale, zero = least_error(x, x.amin(1), x.amax(1), bits[site.producer], 95)
+        found = w2a4[f"{site.producer}.a_scale"], w2a4[f"{site.producer}.a_zero"]
+        equal.append(found == (scale[0], zero[0]))
+    assert len(equal) == 35
+    assert sum(equal) >= 33  # neighbouring trials may err equally
+
+
 def test_gradients_pass_the_quantiser_where_it_does_not_clip() -> None:
     quantiser = DifferentiableActivation(torch.tensor(0.1), torch.tensor(3), 4)
     x = torch.linspace(-1, 2, 301)
@@ -221,7 +246,7 @@ def test_network_input_is_quantised_under_the_prompt(
     pristine: Model, images: Tensor, w2a4: Calibration
 ) -> None:
     model = installed("W2A4", pristine, w2a4)
-    x = model.input_quantizer(model.normalise(images[:4]))
+    x = model.normalise(images[:4])
     assert 16 < len(x.unique()) <= 256
     assert torch.equal(model.stem(images[:4]), model.net.conv1(x))
 

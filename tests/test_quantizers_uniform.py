@@ -25,6 +25,7 @@ from tta_bench_quantizers.fake import (
     symmetric_codes,
 )
 from tta_bench_quantizers.fp32 import Fp32
+from tta_bench_quantizers.histogram import ValueHistogram
 from tta_bench_quantizers.layers import QuantConv2d, QuantLayer, QuantLinear, quantized_layer
 from tta_bench_quantizers.packing import Packing, packed_bytes
 from tta_bench_quantizers.report import site_report
@@ -53,6 +54,13 @@ def images(data: Cifar10Mini) -> Tensor:
 
 def calibrate(quantizer: Uniform, model: Model, images: Tensor) -> Calibration:
     return quantizer.calibrate(model, images, lambda *_: None)
+
+
+def histogram(*batches: Tensor) -> ValueHistogram:
+    seen = ValueHistogram()
+    for batch in batches:
+        seen.see(batch)
+    return seen
 
 
 # -- pure functions --------------------------------------------------------------------------------
@@ -117,10 +125,44 @@ def test_least_error_scales_beat_the_whole_range_at_few_bits() -> None:
     errors = []
     for rule in ("minmax", "mse"):
         rows = symmetric_row_scales(w, 3, rule)[:, None]
-        s, z = affine_scale(x, x.min(), x.max(), 3, rule)
+        s, z = affine_scale(histogram(x), 3, rule)
         errors.append([(symmetric(w, rows, 3) - w).norm(), (affine(x, s, z, 3) - x).norm()])
     assert errors[1][0] < 0.8 * errors[0][0]
     assert errors[1][1] < 0.8 * errors[0][1]
+
+
+def test_a_histogram_forgets_nothing_when_larger_values_come() -> None:
+    """Ends, counts and sums are exact in any order; bins are as fine as if the largest had come first."""
+    rng = torch.Generator().manual_seed(0)
+    batches = [torch.randn(5000, generator=rng) * size for size in (0.0, 1e-3, 1.0, 300.0)]
+    values = torch.cat(batches).double()
+    for order in (batches, batches[::-1]):
+        seen = histogram(*order)
+        assert (seen.low, seen.high) == (values.min(), values.max())
+        points, counts = seen.points()
+        assert counts.sum() == len(values)
+        assert torch.isclose((points * counts).sum(), values.sum(), rtol=1e-12)
+        assert (points.diff() > 0).all()
+    forward, backward = histogram(*batches).points(), histogram(*batches[::-1]).points()
+    assert torch.equal(forward[1], backward[1])
+    assert torch.allclose(forward[0], backward[0], rtol=1e-12, atol=0)
+
+
+def test_a_scale_is_that_of_a_search_over_all_values() -> None:
+    """A rare far value counts once: a sample of 65 536 would miss it or count it too often."""
+    rng = torch.Generator().manual_seed(0)
+    x = torch.cat([torch.randn(200_000, generator=rng).relu(), torch.tensor([60.0, -0.5])])
+    for bits in (3, 8):
+        trials = [affine_parameters(x.min() * (i / 100), x.max() * (i / 100), bits) for i in range(1, 101)]
+        errors = [(affine(x, *trial, bits) - x).double().square().sum() for trial in trials]
+        assert affine_scale(histogram(*x.split(30_000)), bits, "mse") == trials[int(np.argmin(errors))]
+
+
+def test_an_observer_takes_zeros_and_refuses_what_is_not_finite() -> None:
+    scale, zero = affine_scale(histogram(torch.zeros(7)), 8, "mse")
+    assert affine(torch.zeros(3), scale, zero, 8).tolist() == [0, 0, 0]
+    with pytest.raises(ValueError, match="not finite on the calibration images"):
+        histogram(torch.tensor([1.0, torch.nan]))
 
 
 def test_proposition_1_extra_loss_falls_with_the_square_of_the_levels() -> None:
