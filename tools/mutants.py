@@ -33,7 +33,7 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 if every mutant that ran was killed, 1 otherwise."""
     options = _parser().parse_args(arguments)
-    generated = _generated(options.module)
+    generated = _generated(options.module, options.commit)
     listed = report.accepted(ACCEPTED)
     chosen = _chosen(generated, options, listed)
     if options.list or options.show:
@@ -59,6 +59,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tests", nargs="+", metavar="FILE", help="run these instead of the module's own")
     parser.add_argument("--sample", type=int, help="so many mutants of each module")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
+    parser.add_argument(
+        "--commit", help="mutate this commit, not the working tree, which may be edited meanwhile"
+    )
     parser.add_argument("--again", action="store_true", help="only the survivors of the last report")
     parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
     parser.add_argument("--show", metavar="ID", help="print the diff of one mutant")
@@ -67,7 +70,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _generated(names: Sequence[str] | None) -> list[Mutant]:
+def _generated(names: Sequence[str] | None, commit: str | None) -> list[Mutant]:
+    from mutation.sandbox import source_of
     from mutation.targets import TARGETS
 
     paths = [path for path in TARGETS if names is None or Path(path).stem in names]
@@ -75,7 +79,7 @@ def _generated(names: Sequence[str] | None) -> list[Mutant]:
     if unknown:
         known = ", ".join(Path(path).stem for path in TARGETS)
         raise SystemExit(f"--module {', '.join(sorted(unknown))}: unknown. Modules: {known}.")
-    return [mutant for path in paths for mutant in mutants(path, (ROOT / path).read_text("utf-8"))]
+    return [mutant for path in paths for mutant in mutants(path, source_of(path, commit))]
 
 
 def _chosen(generated: Sequence[Mutant], options: argparse.Namespace, listed: dict[str, str]) -> list[Mutant]:
@@ -122,7 +126,7 @@ def _run(
             print(f"{verdict.status}: {verdict.id} {verdict.place}\n{verdict.diff}", flush=True)
 
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        sandboxes = [Sandbox(Path(folder) / str(job)) for job in range(options.jobs)]
+        sandboxes = [Sandbox(Path(folder) / str(job), commit=options.commit) for job in range(options.jobs)]
         for path in dict.fromkeys(mutant.path for mutant in chosen):
             own = [mutant for mutant in chosen if mutant.path == path and mutant.id not in listed]
             base, start = (

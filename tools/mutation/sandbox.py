@@ -7,6 +7,7 @@ imports the project itself: a mutant is written to the copy first, and every mod
 from __future__ import annotations
 
 import compileall
+import io
 import json
 import os
 import resource
@@ -15,6 +16,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -60,16 +62,16 @@ class Running:
 class Sandbox:
     """One copy of the tree; runs one process at a time."""
 
-    def __init__(self, folder: Path, root: Path = ROOT) -> None:
+    def __init__(self, folder: Path, root: Path = ROOT, commit: str | None = None) -> None:
         self.folder = folder
         self.tree = folder / "tree"
         self._count = 0
-        listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-        names = subprocess.run(listed, cwd=root, check=True, capture_output=True, text=True).stdout
-        for name in filter(None, names.split("\0")):
-            if (root / name).is_file():  # git also lists what is deleted and not yet committed
-                (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(root / name, self.tree / name)
+        self.tree.mkdir(parents=True)
+        if commit is None:
+            _copy_working_tree(root, self.tree)
+        else:
+            archive = _git(root, "archive", "--format=tar", commit)
+            tarfile.open(fileobj=io.BytesIO(archive)).extractall(self.tree, filter="data")
         for name, source in PACKAGES.items():
             if name != source:
                 (self.tree / name).symlink_to(source)
@@ -113,6 +115,25 @@ class Sandbox:
         os.chdir(self.tree)
         sys.path.insert(0, str(self.tree))
         os.environ["PYTHONPATH"] = str(self.tree)
+
+
+def source_of(path: str, commit: str | None) -> str:
+    """A module as it is in the working tree or in a commit."""
+    content = (ROOT / path).read_bytes() if commit is None else _git(ROOT, "show", f"{commit}:{path}")
+    return content.decode("utf-8")
+
+
+def _git(root: Path, *arguments: str) -> bytes:
+    return subprocess.run(["git", *arguments], cwd=root, check=True, capture_output=True).stdout
+
+
+def _copy_working_tree(root: Path, target: Path) -> None:
+    """Copy what is or would be committed."""
+    names = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").decode()
+    for name in filter(None, names.split("\0")):
+        if (root / name).is_file():  # git also lists what is deleted and not yet committed
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(root / name, target / name)
 
 
 def _run_tests(run: TestRun, tree: Path, answer: Path) -> int:
