@@ -163,6 +163,7 @@ def _refuse(conflicts: Sequence[str]) -> None:
 
 def _write(merged: Merged) -> None:
     store, checkpoints = merged.store, Checkpoints(merged.store.folder)
+    told = plain_file(store.folder, LOG)
     with writing(store.folder, "What was to be merged is untouched; choose another folder with --into."):
         store.make_folders()
         for key, records in merged.records.items():
@@ -176,7 +177,7 @@ def _write(merged: Merged) -> None:
                 checkpoints.remove(key)
         store.write_manifest(merged.cells)
         entry = {"time": time.time(), "version": __version__, "records": _given(merged)}
-        with open(plain_file(store.folder, LOG), "a") as log:
+        with open(told, "a") as log:
             log.write(json.dumps(entry) + "\n")
 
 

@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 from tta_bench.table import Entry, Row, RowGroup, Table
+from tta_bench.terminal import printable
 
 DECIMALS = 4  # below this, summing in another order shows
 # Of an entry's fields, in CSV headers.
@@ -52,7 +53,8 @@ def _line(table: Table, group: RowGroup, row: Row, fields: list[list[str]]) -> l
         line += [_plain(getattr(entry, name)) for name in names]
     line.append("published" if row.published else "ours")
     marks = {*table.marks, *row.marks, *(mark for entry in row.entries for mark in entry.marks)}
-    return [*line, " | ".join(table.footnotes[mark - 1] for mark in sorted(marks))]
+    line.append(" | ".join(table.footnotes[mark - 1] for mark in sorted(marks)))
+    return list(map(printable, line))  # a carriage return would end the line for some readers
 
 
 def _plain(value: float | bool | str | None) -> str:
