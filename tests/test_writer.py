@@ -169,6 +169,20 @@ def test_a_record_that_only_the_checkpoint_has_is_not_lost(store: ResultStore, c
     assert store.read(cell.key) == [result(cell, 0), result(cell, 1)]
 
 
+def test_of_a_record_that_log_and_checkpoint_have_the_logs_is_kept(store: ResultStore, cell: Cell) -> None:
+    store.append(cell.key, [result(cell, 0, correct=31)])
+    started(store, cell)[0].checkpoints.save(at(cell, 2), [result(cell, 0), result(cell, 1)])
+    store.append(cell.key, [result(cell, 0, correct=31)])
+    _, start = started(store, cell)
+    assert start.finished == {0, 1}
+    assert store.read(cell.key) == [result(cell, 0, correct=31), result(cell, 1)]
+
+
+def test_a_record_of_no_domain_in_a_checkpoint_is_dropped(store: ResultStore, cell: Cell) -> None:
+    started(store, cell)[0].checkpoints.save(at(cell, 1), [result(cell, 0, corruption="snow")])
+    assert started(store, cell)[1] == Start()
+
+
 def test_the_disk_is_waited_for_at_first_then_every_few_seconds_and_at_last(
     store: ResultStore, cell: Cell, clock: Any
 ) -> None:

@@ -129,13 +129,9 @@ def _run(
         sandboxes = [Sandbox(Path(folder) / str(job), commit=options.commit) for job in range(options.jobs)]
         for path in dict.fromkeys(mutant.path for mutant in chosen):
             own = [mutant for mutant in chosen if mutant.path == path and mutant.id not in listed]
-            base, start = (
-                campaign.baseline(sandboxes[0], path, options.tests or TARGETS[path]),
-                time.monotonic(),
-            )
-            print(
-                f"{path}: {len(own)} mutants, {len(base.seconds)} tests, {base.cpu_seconds:.1f} s", flush=True
-            )
+            base = campaign.baseline(sandboxes[0], path, options.tests or TARGETS[path])
+            start, tests = time.monotonic(), f"{len(base.seconds)} tests, {base.cpu_seconds:.1f} s"
+            print(f"{path}: {len(own)} mutants, {tests}", flush=True)
             try:
                 campaign.verdicts(sandboxes, base, own, tell)
             except KeyboardInterrupt:

@@ -71,7 +71,8 @@ class Sandbox:
             _copy_working_tree(root, self.tree)
         else:
             archive = _git(root, "archive", "--format=tar", commit)
-            tarfile.open(fileobj=io.BytesIO(archive)).extractall(self.tree, filter="data")
+            with tarfile.open(fileobj=io.BytesIO(archive)) as members:
+                members.extractall(self.tree, filter="data")
         for name, source in PACKAGES.items():
             if name != source:
                 (self.tree / name).symlink_to(source)
