@@ -7,13 +7,13 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "tta_bench/score.py": ("tests/test_score.py",),
     "tta_bench/identity.py": ("tests/test_identity_details.py",),
     "tta_bench/source_code.py": ("tests/test_identity_details.py",),
-    "tta_bench/store.py": ("tests/test_store.py", "tests/test_results_folder.py"),
-    "tta_bench/record_lines.py": ("tests/test_store.py", "tests/test_results_folder.py"),
-    "tta_bench/folder_lock.py": ("tests/test_store.py", "tests/test_results_folder.py"),
+    "tta_bench/store.py": ("tests/test_results_folder.py",),
+    "tta_bench/record_lines.py": ("tests/test_results_folder.py",),
+    "tta_bench/folder_lock.py": ("tests/test_results_folder.py",),
     "tta_bench/resume.py": ("tests/test_resume_details.py",),
     "tta_bench/writer.py": ("tests/test_writer.py",),
-    "tta_bench/plan.py": ("tests/test_sharing.py", "tests/test_grid.py"),
-    "tta_bench/feed.py": ("tests/test_features.py", "tests/test_isolation.py"),
+    "tta_bench/plan.py": ("tests/test_plan_details.py",),
+    "tta_bench/feed.py": ("tests/test_feed.py",),
 }
 # Tests that start Ray, or several processes one after the other: too slow to run for every mutant.
 LEFT_OUT = (
