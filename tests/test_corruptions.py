@@ -48,7 +48,7 @@ DISTANCE_AT_5 = {
     "motion_blur": 15.3,
     "zoom_blur": 16.7,
     "snow": 50.5,
-    "frost": 26.7,
+    "frost": 38.0,
     "fog": 39.4,
     "brightness": 54.4,
     "contrast": 35.9,

@@ -591,6 +591,10 @@ class Data(Plugin):
         """What a reader of the numbers must know of these images; every cell's record carries it."""
         return ""
 
+    def domain_note(self, domain: Domain) -> str:
+        """What a reader must know of the images of one domain besides; cells that show it carry it."""
+        return ""
+
     def prepare(self, domain: Domain, count: int) -> None:
         """Make the first `count` images of a domain ready, so that reading them later is cheap."""
 

@@ -160,7 +160,7 @@ class Executor:
         cell = lane.cell
         described = {
             "weights_sha256": cell.model.fingerprint,
-            "data_note": self.warm.data(cell.data).note(),
+            "data_note": self._data_note(cell),
             "code": {plugin.label: plugin.code for plugin in cell.plugins},
             "environments": {self.environment_id: self.environment},
         }
@@ -168,6 +168,12 @@ class Executor:
             return described
         report = accounts.of(cell)
         return described | {"memory_bytes": report.memory_bytes, "packed_bytes": report.packed_bytes}
+
+    def _data_note(self, cell: Cell) -> str:
+        """What a reader must know of the images of this cell."""
+        data = self.warm.data(cell.data)
+        notes = [data.note(), *(data.domain_note(Domain(*domain)) for domain in cell.domains)]
+        return "; ".join(dict.fromkeys(note for note in notes if note))
 
     @cached_property
     def environment(self) -> Record:

@@ -1,29 +1,60 @@
-"""Frost on a window, made from noise: needles in three directions where a cloud lets them grow."""
+"""Sheets of ice, made from noise, with the mean, the spread and the spectrum of frost photographs.
+
+Needles grow in three directions where a cloud lets them. Their phases are kept, which makes the sheet look
+like frost; their amplitudes are replaced, so that the power falls with the frequency as in a photograph.
+"""
 
 from __future__ import annotations
 
 import cv2
 import numpy as np
 
-# length and width of the noise in pixels at grain 1, which suits an image of 224 pixels
+SHEETS = 5  # as many as the photographs that the original draws from
+SIDE_PIXELS = 512
+MEAN_LEVEL = 160.0
+SPREAD_LEVELS = 24.8  # within a sheet; within a crop of 224 pixels 24
+# Power falls with this power of the frequency. Photographs of nature have 1.6 to 3 (Tolhurst, Tadmor and
+# Chao 1992, "Amplitude spectra of natural images"), those with much fine detail the least.
+POWER_EXPONENT = 1.6
+
+# length and width of the noise in pixels
 LARGE_NEEDLE, SMALL_NEEDLE, PATCH = (90.0, 7.0), (30.0, 2.5), (70.0, 70.0)
 LARGE_CLOUD, SMALL_CLOUD = (80.0, 80.0), (10.0, 10.0)
-FINEST_PIXELS = 1.7  # thinner needles would be mere noise
 BEND_PIXELS = 4.0
-DARK_RGB, LIGHT_RGB = np.array([0.14, 0.22, 0.33]), np.array([0.93, 0.97, 1.0])
+SHADE_RGB = np.array([-40.0, -2.0, 42.0])  # added to black: thin ice is blue, thick ice is white
 
 
-def ice(shape: tuple[int, int], grain: float, rng: np.random.Generator) -> np.ndarray:
-    """RGB ice in [0, 1] whose features are scaled by `grain`."""
+def sheets() -> tuple[np.ndarray, ...]:
+    """The same sheets in every process, uint8 [SIDE_PIXELS, SIDE_PIXELS, 3], periodic."""
+    return tuple(_sheet(np.random.default_rng(number)) for number in range(SHEETS))
+
+
+def _sheet(rng: np.random.Generator) -> np.ndarray:
+    grey = MEAN_LEVEL + SPREAD_LEVELS * _with_power_law(_crystals(rng))[..., None]
+    return np.clip(np.rint(grey + (1 - grey / 255) * SHADE_RGB), 0, 255).astype(np.uint8)
+
+
+def _with_power_law(pattern: np.ndarray) -> np.ndarray:
+    """The pattern with mean 0, deviation 1 and, averaged over directions, the power of a photograph."""
+    side = len(pattern)
+    radius = np.hypot(np.fft.fftfreq(side)[:, None], np.fft.rfftfreq(side)) * side
+    ring = np.rint(radius).astype(int)
+    waves = np.fft.rfft2(pattern)
+    power = np.bincount(ring.ravel(), (np.abs(waves) ** 2).ravel()) / np.bincount(ring.ravel())
+    waves *= np.maximum(radius, 1) ** (-POWER_EXPONENT / 2) / np.sqrt(power)[ring]
+    waves[0, 0] = 0
+    shaped = np.fft.irfft2(waves, pattern.shape)
+    return shaped / shaped.std()
+
+
+def _crystals(rng: np.random.Generator) -> np.ndarray:
+    """Needles of ice, thicker where they grow well, [SIDE_PIXELS, SIDE_PIXELS]."""
     directions = rng.uniform(0, np.pi) + rng.normal([0, 1, 2, 0, 1, 2], 0.15)  # about 60° apart
     sizes = np.array([LARGE_NEEDLE] * 3 + [SMALL_NEEDLE] * 3 + [PATCH] * 3 + [LARGE_CLOUD, SMALL_CLOUD])
-    angles = np.concatenate([directions, np.zeros(5)])
-    fields = _fields(shape, angles, np.maximum(grain * sizes, FINEST_PIXELS), rng)
+    fields = _fields(np.concatenate([directions, np.zeros(5)]), sizes, rng)
     large, small = _needles(fields[:6], fields[6:9])
-    growth = 1.4 * fields[9] + 0.8 * fields[10] + 2 * large - 0.6 + rng.normal(0, 0.4)
-    light = (0.3 + 0.4 * large + 0.6 * small) / (1 + np.exp(-growth))
-    bent = np.clip(_bend(light, fields[6:8] * BEND_PIXELS * grain), 0, 1)
-    return DARK_RGB + (LIGHT_RGB - DARK_RGB) * bent[..., None]
+    growth = 1.4 * fields[9] + 0.8 * fields[10] + 2 * large - 0.6
+    return _bend((0.3 + 0.4 * large + 0.6 * small) / (1 + np.exp(-growth)), fields[6:8] * BEND_PIXELS)
 
 
 def _needles(fields: np.ndarray, patches: np.ndarray) -> np.ndarray:
@@ -33,10 +64,9 @@ def _needles(fields: np.ndarray, patches: np.ndarray) -> np.ndarray:
     return (ridges * rule / rule.sum(0)).sum(1)
 
 
-def _fields(
-    shape: tuple[int, int], angles: np.ndarray, size_pixels: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
+def _fields(angles: np.ndarray, size_pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Noise of mean 0 and deviation 1, each with its own direction, length and width: [N, H, W]."""
+    shape = (SIDE_PIXELS, SIDE_PIXELS)
     fy, fx = np.fft.fftfreq(shape[0])[:, None], np.fft.rfftfreq(shape[1])
     cos, sin = np.cos(angles)[:, None, None], np.sin(angles)[:, None, None]
     length, width = size_pixels.T[..., None, None]
@@ -45,7 +75,7 @@ def _fields(
     spectrum[:, 0, 0] = 0
     real, imaginary = rng.uniform(-1, 1, (2, *spectrum.shape))
     fields = np.fft.irfft2((real + 1j * imaginary) * spectrum, shape)
-    return fields / np.maximum(fields.std((1, 2), keepdims=True), 1e-9)
+    return fields / fields.std((1, 2), keepdims=True)
 
 
 def _bend(image: np.ndarray, flow: np.ndarray) -> np.ndarray:

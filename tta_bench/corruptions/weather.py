@@ -1,4 +1,4 @@
-"""Weather: snow, frost, fog, brightness and spatter."""
+"""Weather: snow, fog, brightness and spatter."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import cv2
 import numpy as np
 
 from tta_bench.corruptions.filters import blur_gaussian, blur_motion, plasma, zoom
-from tta_bench.corruptions.ice import ice
-from tta_bench.corruptions.shared import SMALL_SIDE_PIXELS, Constants, to_bytes, to_unit
+from tta_bench.corruptions.shared import Constants, to_bytes, to_unit
 
 VERSION = "1"
 
@@ -27,11 +26,6 @@ SNOW = Constants(
         (0.55, 0.3, 4.5, 0.85, 12, 8, 0.65),
         (0.55, 0.3, 2.5, 0.85, 12, 12, 0.55),
     ),
-)
-# shares of image and ice
-FROST = Constants(
-    small=((1.0, 0.2), (1.0, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45)),
-    large=((1.0, 0.4), (0.8, 0.6), (0.7, 0.7), (0.65, 0.7), (0.6, 0.75)),
 )
 # amount, decay of the plasma
 FOG = Constants(
@@ -70,17 +64,6 @@ def snow(image: np.ndarray, severity: int, rng: np.random.Generator) -> np.ndarr
     grey = cv2.cvtColor(clean, cv2.COLOR_RGB2GRAY)
     whitened = share * clean + (1 - share) * np.maximum(clean, grey[..., None] * 1.5 + 0.5)
     return to_bytes(whitened + layer + layer[::-1, ::-1])
-
-
-def frost(image: np.ndarray, severity: int, rng: np.random.Generator) -> np.ndarray:
-    """Ice crystals over the image.
-
-    The original lays crops of five photographs over it, scaled to a fifth for 32-pixel images. They
-    are not ours to ship: this ice is made from noise (`ice.py`) and mixed in the published shares.
-    """
-    image_share, ice_share = FROST.at(severity, image)
-    grain = 0.2 if min(image.shape[:2]) <= SMALL_SIDE_PIXELS else 1.0
-    return to_bytes(image_share * to_unit(image) + ice_share * ice(image.shape[:2], grain, rng))
 
 
 def fog(image: np.ndarray, severity: int, rng: np.random.Generator) -> np.ndarray:

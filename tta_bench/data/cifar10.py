@@ -27,7 +27,7 @@ class Cifar10(Corruptible):
     input_size: ClassVar[int] = 32
     size: ClassVar[int] = 10_000
     summary: ClassVar[str] = "all 10 000 CIFAR-10 test images, from your disk; corrupted on first use"
-    paths: ClassVar[tuple[str, ...]] = ("root",)
+    paths: ClassVar[tuple[str, ...]] = ("root", "frost_images")
 
     root: str = ""  # a folder with the python batches, or an .npz
 

@@ -11,10 +11,10 @@ from functools import cached_property
 import numpy as np
 from torch import Tensor
 
-from tta_bench import registry
-from tta_bench.api import Data, Domain, Seed
+from tta_bench.api import Domain
 from tta_bench.data import corrupted
-from tta_bench.data.domains import CLEAN, domain_problems
+from tta_bench.data.corrupting import Corrupting
+from tta_bench.data.domains import CLEAN
 from tta_bench.data.pixels import to_tensor
 
 
@@ -33,10 +33,8 @@ class Split:
 
 
 @dataclass
-class Corruptible(Data):
+class Corruptible(Corrupting):
     """Serves every corruption of the registry from two clean splits."""
-
-    corruption_seed: Seed = 0
 
     @abstractmethod
     def clean_test(self) -> Split:
@@ -70,8 +68,8 @@ class Corruptible(Data):
             corrupted.prepare(self._set(domain), count)
 
     def problems(self, domains: Sequence[Domain]) -> list[str]:
-        """Unknown corruptions and severities."""
-        return domain_problems(domains)
+        """What is wrong with the domains, or with what they are made of."""
+        return self.corruption_problems(domains)
 
     @cached_property
     def _source(self) -> np.ndarray:
@@ -93,11 +91,11 @@ class Corruptible(Data):
         # Asked for every batch, and a look-up in the registry takes longer than reading one.
         if domain not in self._corrupted:
             self._corrupted[domain] = corrupted.CorruptedSet(
-                fingerprint=self._fingerprint,
+                fingerprint=self._fingerprint + self.domain_fingerprint(domain),
                 images=self._test.images,
                 ids=self._test.ids,
                 name=domain.corruption,
-                function=registry.load("corruptions", domain.corruption),
+                function=self.corruption(domain.corruption),
                 severity=domain.severity,
                 seed=self.corruption_seed,
             )

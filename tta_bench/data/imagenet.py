@@ -11,24 +11,25 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from tta_bench.api import Count, Domain, Seed
+from tta_bench.api import Count, Domain
 from tta_bench.data import decode
 from tta_bench.data.class_folders import ImageFile
-from tta_bench.data.domains import CLEAN, domain_problems
+from tta_bench.data.corrupting import Corrupting
+from tta_bench.data.domains import CLEAN
 from tta_bench.data.imagenet_family import OfImageNet
 from tta_bench.data.pixels import to_tensor
 from tta_bench.data.regenerated import SIZE, Regenerated
 
 
 @dataclass
-class ImageNet(OfImageNet):
+class ImageNet(OfImageNet, Corrupting):
     """The validation set; corrupted images are made on first use and kept as JPEG files."""
 
     summary: ClassVar[str] = "ImageNet's validation images from your disk, clean or corrupted on first use"
     folder_name: ClassVar[str] = "imagenet"
+    paths: ClassVar[tuple[str, ...]] = ("root", "frost_images")
 
     input_size: Count = 224
-    corruption_seed: Seed = 0
 
     def imagenet_place(self) -> Path:
         return self.place
@@ -55,7 +56,7 @@ class ImageNet(OfImageNet):
             self._regenerated(domain).prepare(self.tested()[:count])
 
     def complaints(self, domains: Sequence[Domain]) -> list[str]:
-        found = domain_problems(domains)
+        found = self.corruption_problems(domains)
         corrupted = [domain for domain in domains if domain.corruption != CLEAN]
         if corrupted and self.input_size != SIZE:
             found.append(
@@ -71,5 +72,11 @@ class ImageNet(OfImageNet):
     def _regenerated(self, domain: Domain) -> Regenerated:
         # Asked for every batch, and a look-up in the registry takes longer than reading one.
         if domain not in self._corrupted:
-            self._corrupted[domain] = Regenerated.of(self.clean.val, domain, self.corruption_seed)
+            self._corrupted[domain] = Regenerated(
+                self.clean.val,
+                domain,
+                self.corruption_seed,
+                self.corruption(domain.corruption),
+                self.domain_fingerprint(domain),
+            )
         return self._corrupted[domain]

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from tta_bench import cache, registry
+from tta_bench import cache
 from tta_bench.api import CorruptionFunction, Domain, View
 from tta_bench.corruptions.apply import corrupt_image, version_of
 from tta_bench.data import decode
@@ -38,11 +38,7 @@ class Regenerated:
     domain: Domain
     seed: int
     function: CorruptionFunction
-
-    @classmethod
-    def of(cls, tree: ClassFolders, domain: Domain, seed: int) -> Regenerated:
-        """With the registered corruption of that name."""
-        return cls(tree, domain, seed, registry.load("corruptions", domain.corruption))
+    reads: str = ""  # SHA-256 of what the function reads besides the image
 
     def read(self, files: Sequence[ImageFile]) -> np.ndarray:
         """These images, corrupted, uint8 [N, 224, 224, 3]."""
@@ -82,7 +78,8 @@ class Regenerated:
 
     @cached_property
     def _corruption(self) -> str:
-        return f"{version_of(self.function)}/{code_of('corruptions', self.domain.corruption)}"
+        code = code_of("corruptions", self.domain.corruption)
+        return f"{version_of(self.function)}/{code}{self.reads}"
 
     def _kind(self, folder: str) -> str:
         return f"imagenet-c/{self.domain.corruption}/{self.domain.severity}/{folder}"
