@@ -17,7 +17,7 @@ from tta_bench.plan import Task, make_method, narrowed, spread, task_passes, tas
 Write = Callable[..., Path]
 Of = Callable[..., list[Cell]]
 # Four domains of three batches (16, 16 and 8 images), twice.
-STREAM = {"corruptions": ["fog", "snow", "frost", "contrast"], "rounds": 2, "batch_size": 16, "limit": 40}
+STREAM = {"corruptions": ["fog", "snow", "pixelate", "contrast"], "rounds": 2, "batch_size": 16, "limit": 40}
 BATCHES = 4 * 3
 
 
