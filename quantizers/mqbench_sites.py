@@ -45,7 +45,7 @@ def layer_units(model: Model) -> list[tuple[str, ...]]:
         for i in range(1, depth):
             units.append((f"{name}.conv{i}", f"{name}.bn{i}", f"{name}.act{i}"))
         units.append((f"{name}.conv{depth}", f"{name}.bn{depth}"))
-        if block.downsample is not None:
+        if getattr(block, "downsample", None) is not None:
             units.append((f"{name}.downsample.0", f"{name}.downsample.1"))
     return [*units, ("fc",)]
 
@@ -62,15 +62,37 @@ def conv_count(block: nn.Module) -> int:
 
 
 def refuse_other_networks(model: Model) -> str | None:
-    """Why this network is not one that `tensor_sites` describes."""
-    if model.family != "resnet":
+    """Why this network is not one that `tensor_sites` describes, whatever family it says it is of."""
+    if model.tokens:
         return f"quantises ResNets, and {model.name} is a {model.family}"
-    if isinstance(model.net.conv1, nn.Conv2d) and all(_is_plain(block) for block in model.blocks):
+    if missing := _missing(model):
+        names = "modules called as timm's ResNets have them"
+        return f"quantises ResNets with {names}, and {model.name} has no {missing}"
+    if all(_is_plain(block) for block in model.blocks):
         return None
     return f"quantises ResNets of plain blocks, and {model.name} has pooling or attention in between"
 
 
+def _missing(model: Model) -> str | None:
+    """The first module that a site needs and the network does not have."""
+    modules = dict(model.net.named_modules())
+    inside = {id(module) for module in modules.values()}
+    if not all(id(block) in inside for block in model.blocks):
+        return "modules in `net` that are its blocks"
+    wanted: list[tuple[str, type[nn.Module]]] = [("conv1", nn.Conv2d), ("bn1", nn.Module)]
+    wanted += [("act1", nn.Module), ("maxpool", nn.Module), ("fc", nn.Linear)]
+    for name in block_names(model):
+        for i in range(1, conv_count(modules[name]) + 1):
+            wanted += [(f"{name}.conv{i}", nn.Conv2d), (f"{name}.bn{i}", nn.Module)]
+            wanted += [(f"{name}.act{i}", nn.Module)]
+    return next(
+        (f"{kind.__name__} net.{n}" for n, kind in wanted if not isinstance(modules.get(n), kind)), None
+    )
+
+
 def _is_plain(block: nn.Module) -> bool:
     """Nothing but layers, norms and activations: no squeeze, no anti-aliasing, no pooled shortcut."""
-    pooled = block.downsample is not None and not isinstance(block.downsample[0], nn.Conv2d)  # type: ignore[index]
-    return block.se is None and isinstance(block.aa, nn.Identity) and not pooled
+    shortcut = getattr(block, "downsample", None)
+    pooled = shortcut is not None and not isinstance(next(shortcut.children(), None), nn.Conv2d)
+    smooths = not isinstance(getattr(block, "aa", nn.Identity()), nn.Identity)
+    return getattr(block, "se", None) is None and not smooths and not pooled

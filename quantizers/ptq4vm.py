@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tta_bench.api import Bits, BlockwiseQuantizer, Calibration, Count, Model, Once, Progress
+from tta_bench.models.vision_mamba import MambaMixer
 from tta_bench_quantizers.fake import LowBits
 from tta_bench_quantizers.layers import QuantLayer, quantized_layer
 from tta_bench_quantizers.observe import BATCH, watching
@@ -37,7 +38,7 @@ class Ptq4Vm(BlockwiseQuantizer):
     jlss_steps: Count = 100
 
     def unsupported(self, model: Model) -> str | None:
-        if model.family != "vim":
+        if not all(isinstance(getattr(block, "mixer", None), MambaMixer) for block in model.blocks):
             return f"quantises Vision Mamba, and {model.name} is a {model.family}"
         return None
 

@@ -83,7 +83,7 @@ def weights(tmp_path: Path) -> list[Path]:
     paths = [tmp_path / "first.pth", tmp_path / "second.pth"]
     for seed, path in enumerate(paths):
         torch.manual_seed(seed)
-        net = Timm(tag=TAG, weights="random")._net()
+        net = Timm(tag=TAG, weights="random").network()
         torch.save(net.state_dict(), path)
     return paths
 

@@ -27,15 +27,21 @@ what was given, told with place and remedy; 130 stopped by Ctrl-C.
 
 def reference() -> str:
     """The page."""
-    group: Any = get_command(app)
-    functions = [(info.name, info.callback) for info in app.registered_commands if info.callback]
-    callbacks = {name or function.__name__: function for name, function in functions}
-    sections = [_section(name, command, callbacks[name]) for name, command in sorted(group.commands.items())]
+    sections = [_section(name, command) for name, command in sorted(_commands(get_command(app)).items())]
     return "\n".join([HEAD, *sections])
 
 
-def _section(name: str, command: Any, callback: Any) -> str:
-    hints = get_type_hints(callback)
+def _commands(group: Any, prefix: str = "") -> dict[str, Any]:
+    """All commands by name, those of groups inside too."""
+    found: dict[str, Any] = {}
+    for name, command in group.commands.items():
+        inside = hasattr(command, "commands")
+        found |= _commands(command, f"{prefix}{name} ") if inside else {f"{prefix}{name}": command}
+    return found
+
+
+def _section(name: str, command: Any) -> str:
+    hints = get_type_hints(inspect.unwrap(command.callback))
     arguments = [p for p in command.params if not p.opts[0].startswith("-")]
     options = [p for p in command.params if p.opts[0].startswith("-")]
     words = " ".join(_argument(p) for p in arguments)

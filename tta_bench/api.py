@@ -12,14 +12,16 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
+from importlib import import_module
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from annotated_types import Ge, Gt, Interval, Le, Lt
 from torch import Tensor, nn
 
+from tta_bench.bases import BASES
 from tta_bench.bits import BitRange, Bits, BitWidth
 from tta_bench.errors import Unsupported, UserError
 from tta_bench.ranges import (
@@ -33,6 +35,13 @@ from tta_bench.ranges import (
     fit_fields_,
 )
 from tta_bench.space import Choice, Log, Spaces, Uniform, spaces
+
+if TYPE_CHECKING:
+    from tta_bench.data.corruptible import Corruptible, Split
+    from tta_bench.models.imagenet import TimmModel
+    from tta_bench.models.resnet import ResNetModel
+    from tta_bench.models.vim import VimModel
+    from tta_bench.models.vit import VitModel
 
 Calibration = dict[str, Tensor]
 Progress = Callable[[int, int], None]  # (done, total)
@@ -133,10 +142,11 @@ class Model(nn.Module):
         logits = head(finish(blocks(enter(stem(x)))))
 
     `stem` is everything up to the first statistics a method may want to look at (patch tokens with
-    positions, or the first convolution's output); `enter` is what is left before the first block.
+    positions, or the first convolution's output); `enter` is what is left before the first block. `stem`
+    reads images through `normalise` alone, so that quantizers can quantise the network's input there.
     """
 
-    family: ClassVar[str]
+    family: ClassVar[str]  # one of `tta_bench.families.FAMILIES`, or a name of its own, without presets
     tokens: ClassVar[bool] = True  # the hidden state is a sequence of tokens, not a feature map
     net: Any  # a module tree whose attributes only its adapter knows
     mean: Tensor
@@ -166,6 +176,8 @@ class Model(nn.Module):
         self.bits = Bits()
         self.differentiable = True
         self.passes = Passes()
+        # Quantizers put the quantizer of the network's input here; `normalise` applies it.
+        self.input_quantizer: nn.Module = nn.Identity()
         # The float classifier outlives its quantisation: T3A starts from these rows.
         self.register_buffer("head_weight", self.classifier.weight.detach(), persistent=False)
         self.register_buffer("head_bias", self.classifier.bias.detach(), persistent=False)
@@ -218,8 +230,11 @@ class Model(nn.Module):
         return self.mean.device
 
     def normalise(self, x: Tensor) -> Tensor:
-        """Images with the weights' own mean and standard deviation taken out."""
-        return (x - self.mean) / self.std
+        """What the first layer reads: images less the weights' mean, over their deviation, quantised.
+
+        A pixel prompt is added to it afterwards.
+        """
+        return self.input_quantizer((x - self.mean) / self.std)
 
     def finish(self, hidden: Tensor) -> Tensor:
         """Features z of a completed pass. Every pass ends here, so this is where it is counted."""
@@ -296,7 +311,7 @@ class ModelSource(Plugin):
     @property
     @abstractmethod
     def family(self) -> str:
-        """The architecture's family, which presets may depend on."""
+        """One of `tta_bench.families.FAMILIES`, which presets of methods depend on, or another name."""
 
     @property
     @abstractmethod
@@ -496,6 +511,10 @@ class Quantizer(Plugin):
     def packed_bytes(self, model: Model) -> int:
         """What the integers of an unquantised `model` would need: codes, scales, zero points, the rest."""
 
+    def site_bits(self, model: Model) -> dict[str, Bits]:
+        """Bit-widths of layers by their names in `model.net`; a layer that is not named has `bits`."""
+        return {}
+
     def calibration_set(self, source_images: Tensor) -> Tensor:
         """The clean images to calibrate with; Unsupported if it wants some and there are none."""
         if self.calibration_images and not len(source_images):
@@ -534,7 +553,8 @@ class BlockwiseQuantizer(Quantizer):
 class Data(Plugin):
     """Clean images to calibrate with, and labelled test images under every domain.
 
-    Test images are in an order of which every prefix is a fair sample, so that `limit` may cut it.
+    Test images are in an order of which every prefix is a fair sample, so that `limit` may cut it. So are
+    source images, with the class mix of the test images: quantizers take the first ones.
     """
 
     summary: ClassVar[str] = ""
@@ -570,6 +590,10 @@ class Data(Plugin):
     @abstractmethod
     def source_images(self) -> Tensor:
         """Clean images of the training domain, [N, 3, H, W] in [0, 1]."""
+
+    def source_labels(self) -> np.ndarray | None:
+        """Labels of the source images, if they are known: for warnings alone, no method sees them."""
+        return None
 
     @abstractmethod
     def test_labels(self) -> np.ndarray:
@@ -641,6 +665,14 @@ class Stream:
 
 CorruptionFunction = Callable[[np.ndarray, int, np.random.Generator], np.ndarray]
 
+
+def __getattr__(name: str) -> Any:
+    """A base class of our own plugins; see `tta_bench.bases`."""
+    if name not in BASES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(BASES[name]), name)
+
+
 __all__ = [
     "BitRange",
     "BitWidth",
@@ -648,6 +680,7 @@ __all__ = [
     "BlockwiseQuantizer",
     "Calibration",
     "Choice",
+    "Corruptible",
     "CorruptionFunction",
     "Count",
     "CountOrZero",
@@ -671,13 +704,18 @@ __all__ = [
     "Positive",
     "Progress",
     "Quantizer",
+    "ResNetModel",
     "Seed",
     "Source",
     "Spaces",
+    "Split",
     "Stream",
     "Target",
+    "TimmModel",
     "Uniform",
     "View",
+    "VimModel",
+    "VitModel",
     "dataclass",
     "field",
     "spaces",

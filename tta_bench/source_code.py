@@ -14,6 +14,8 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from tta_bench.bases import BASES
+
 PLUGIN_PACKAGES = (
     "tta_bench_methods",
     "tta_bench_quantizers",
@@ -122,3 +124,5 @@ def _imports(module: str, source: bytes) -> Iterable[str]:
             origin = ".".join([*base, *([node.module] if node.module else [])])
             yield origin
             yield from (f"{origin}.{alias.name}" for alias in node.names)  # each may be a module
+            if origin == "tta_bench.api":
+                yield from (BASES[alias.name] for alias in node.names if alias.name in BASES)

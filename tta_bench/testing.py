@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tta_bench import registry, tree
 from tta_bench.api import (
@@ -34,12 +34,16 @@ from tta_bench.api import (
     Target,
 )
 from tta_bench.corruptions.apply import checked
+from tta_bench.families import FAMILIES
+from tta_bench.isolation import settings_kept
 from tta_bench.parameters import check_params
 from tta_bench.pretend import fake_tensors
 from tta_bench.space import ends
 from tta_bench.standin import fake_
 
-FAMILIES = ("vit", "resnet", "vim", "another")
+PRESET_FAMILIES = (*FAMILIES, "another")
+QUICK_QUANTIZERS = ("uniform", "mqbench")  # those that every network is tried with; both quantise its input
+CONTAINERS = (nn.ModuleList, nn.ModuleDict)  # which nobody calls
 MICRO_MODELS = ("vit-micro", "resnet-micro", "vim-micro")
 BATCH = 4
 STEPS = 3
@@ -121,7 +125,8 @@ def _each(checks: list[Callable[..., None]], subject: str, call: Callable[[Any],
     for item in checks:
         title = (item.__doc__ or item.__name__).strip().rstrip(".")
         try:
-            call(item)
+            with settings_kept(subject):  # what a plugin leaves changed would reach every other plugin
+                call(item)
             yield Outcome(title, subject)
         except Exception as error:  # a check may break in any way the plugin can
             yield Outcome(title, subject, problem=f"{type(error).__name__}: {error}")
@@ -132,6 +137,7 @@ class Bench:
 
     def __init__(self, make: Callable[[], Any], model: Model) -> None:
         self.make, self.pristine = make, model
+        self._backbones: dict[bool, Model] = {}  # by whether they normalise by the batch at hand
         rng = torch.Generator().manual_seed(0)
         shape = (3, model.input_size, model.input_size)
         size = max(BATCH, getattr(make(), "min_batch_size", 1))
@@ -150,12 +156,28 @@ class Bench:
             method.setup(model, Source(self.clean, BATCH, model.device))
         return method
 
+    def backbone(self, method: Method) -> Model:
+        """The network that makes a method's features: never the method's own."""
+        by_batch = method.batch_statistics(self.pristine)
+        if by_batch not in self._backbones:
+            self._backbones[by_batch] = copy.deepcopy(self.pristine)
+            if by_batch:
+                self._backbones[by_batch].use_batch_statistics()
+        return self._backbones[by_batch]
+
+    def given(self, method: Method, x: Tensor) -> Tensor:
+        """What a step receives for images, as the harness makes it."""
+        if method.consumes == "images":
+            return x.clone()
+        # Under fake tensors, only the method's own model is on the pretended device.
+        backbone = self.backbone(method) if type(x) is Tensor else method.model
+        return backbone.features(x)
+
     def step(self, method: Method, x: Tensor) -> Tensor:
         """One step, from images, as the harness does it."""
         torch.manual_seed(1)
         with torch.no_grad():
-            given = method.model.features(x) if method.consumes == "features" else x.clone()
-            return method.step(given)
+            return method.step(self.given(method, x))
 
     def stream(self, method: Method) -> list[Tensor]:
         """Outputs over the whole short stream."""
@@ -189,7 +211,7 @@ def cost_is_declared(plugin: Any) -> None:
 
 def presets_fit(plugin: Any) -> None:
     """its presets are parameters within their ranges."""
-    for family, bits in product(FAMILIES, ("FP32", "W8A8", "W4A4", "W2A4")):
+    for family, bits in product(PRESET_FAMILIES, ("FP32", "W8A8", "W4A4", "W2A4")):
         _, problems = check_params(plugin, plugin.presets(Target("a model", family, bits)), "presets")
         assert not problems, f"{family} {bits}: " + "; ".join(map(str, problems))
 
@@ -220,12 +242,23 @@ def predicts_every_sample(bench: Bench) -> None:
 def leaves_input_alone(bench: Bench) -> None:
     """does not write into its input."""
     method = bench.ready()
-    x = bench.images[0].clone()
     with torch.no_grad():
-        given = method.model.features(x) if method.consumes == "features" else x
+        given = bench.given(method, bench.images[0])
         before = given.clone()
         method.step(given)
     assert torch.equal(given, before), "the batch was changed in place"
+
+
+def leaves_its_features_alone(bench: Bench) -> None:
+    """does not change the network that makes its features."""
+    method = bench.ready()
+    if method.consumes == "images":
+        return
+    bench.stream(method)
+    x = bench.images[0]
+    with torch.no_grad():
+        same = torch.equal(method.model.features(x), bench.backbone(method).features(x))
+    assert same, 'its features come from an unchanged network; a method that changes it consumes "images"'
 
 
 def returns_no_graph(bench: Bench) -> None:
@@ -353,6 +386,36 @@ def quantised_runs(bench: Bench) -> None:
     assert model.differentiable == quantizer.differentiable, "`differentiable` is not on the model"
 
 
+def quantizers_are_reached(bench: Bench) -> None:
+    """every module that it places is reached in a forward pass."""
+    _all_reached(bench.pristine, _quantised(bench)[1], bench.images[0])
+
+
+def _all_reached(floating: Model, quantised: Model, x: Tensor) -> None:
+    """What a quantizer has placed is of another type than what was there; no pass may leave it out."""
+    before = {name: type(module) for name, module in floating.named_modules()}
+    placed = {
+        name: module
+        for name, module in quantised.named_modules()
+        if before.get(name) is not type(module) and not isinstance(module, CONTAINERS)
+    }
+    calls = dict.fromkeys(placed, 0)
+
+    def count(name: str) -> Callable[..., None]:
+        def add(*_: Any) -> None:
+            calls[name] += 1
+
+        return add
+
+    handles = [module.register_forward_hook(count(name)) for name, module in placed.items()]
+    with torch.no_grad():
+        quantised(x)
+    for handle in handles:
+        handle.remove()
+    idle = [name for name, number in calls.items() if not number]
+    assert not idle, f"placed, and not reached in a forward pass: {', '.join(idle[:4])} ({len(idle)} in all)"
+
+
 def calibration_round_trip(bench: Bench) -> None:
     """a calibration through safetensors gives the same bits."""
     from safetensors.torch import load, save
@@ -449,6 +512,51 @@ def model_parts_make_the_whole(source: Any) -> None:
     assert model.passes.forward_images == 4, "passes must end in `finish`, which counts them"
 
 
+class _Blank(nn.Module):
+    """An input quantizer that leaves nothing of its input."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
+
+def model_input_can_be_quantised(source: Any) -> None:
+    """reads images through `normalise` alone, with and without a prompt."""
+    model: Model = source.skeleton()
+    one, other = (torch.rand(2, 3, model.input_size, model.input_size) for _ in range(2))
+    if not model.tokens:
+        _first_layer_reads_the_images(model, one)
+    model.input_quantizer = _Blank()
+    with torch.no_grad():
+        for prompt in (None, model.new_prompt(3, torch.Generator().manual_seed(0))):
+            hidden = [model.enter(model.stem(x, prompt)) for x in (one, other)]
+            a, b = (model.head(model.continue_from(each)[1]) for each in hidden)
+            remedy = "let `stem` begin with self.normalise(x), which quantises the network's input"
+            assert torch.equal(a, b), f"images go past the input quantizer: {remedy}"
+
+
+def _first_layer_reads_the_images(model: Model, x: Tensor) -> None:
+    """Quantizers take the first layer of a convolutional network for the one that reads the images."""
+    first = next(m for m in model.net.modules() if isinstance(m, nn.Linear | nn.Conv2d))
+    seen: list[Tensor] = []
+    handle = first.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    with torch.no_grad():
+        model(x)
+        handle.remove()
+        same = bool(seen) and torch.equal(seen[0], model.normalise(x))
+    assert same, "the first layer among `net`'s modules does not read the images: register that layer first"
+
+
+def model_runs_quantised(source: Any) -> None:
+    """runs under the quantizers that fit it, with every quantizer reached."""
+    model: Model = source.skeleton()
+    images = torch.rand(2, 3, model.input_size, model.input_size)
+    for name in QUICK_QUANTIZERS:
+        quantizer: Quantizer = registry.load("quantizers", name)()
+        if quantizer.unsupported(model) is None:
+            quantised = quantizer.quantize(copy.deepcopy(model).requires_grad_(False), images)
+            _all_reached(model, quantised, images)
+
+
 def model_has_norms(source: Any) -> None:
     """lists its normalisation layers with their blocks."""
     model: Model = source.skeleton()
@@ -504,6 +612,7 @@ PLUGIN_CHECKS: list[Callable[..., None]] = [parameters_are_plain, version_is_tex
 METHOD_CHECKS: list[Callable[..., None]] = [
     predicts_every_sample,
     leaves_input_alone,
+    leaves_its_features_alone,
     returns_no_graph,
     outputs_as_declared,
     reset_forgets,
@@ -517,6 +626,7 @@ METHOD_CHECKS: list[Callable[..., None]] = [
 ]
 QUANTIZER_CHECKS: list[Callable[..., None]] = [
     quantised_runs,
+    quantizers_are_reached,
     calibration_round_trip,
     calibration_is_deterministic,
     calibration_goes_on,
@@ -527,6 +637,8 @@ QUANTIZER_CHECKS: list[Callable[..., None]] = [
 ]
 MODEL_CHECKS: list[Callable[..., None]] = [
     model_parts_make_the_whole,
+    model_input_can_be_quantised,
+    model_runs_quantised,
     model_has_norms,
     model_facts_agree,
 ]

@@ -16,7 +16,7 @@ from tta_bench.terminal import say
 
 @app.command()
 def new(
-    kind: Annotated[str, typer.Argument(help="method, quantizer, model or data")],
+    kind: Annotated[str, typer.Argument(help="method, quantizer, model, timm-model, data or corruption")],
     name: Annotated[str, typer.Argument(help="what benchmark files will call it: letters, digits, dashes")],
     into: Annotated[Path, typer.Option("--into", help="where to put the package's folder")] = Path(),
 ) -> None:
@@ -62,6 +62,40 @@ def check(
     if as_json:
         say(json.dumps(found))
     if broken:
+        raise typer.Exit(1)
+
+
+models = typer.Typer(help="Look at models with their weights.", no_args_is_help=True)
+app.add_typer(models, name="models")
+
+
+@models.command("check")
+def check_model(
+    model: Annotated[str, typer.Argument(help="a model's name")],
+    data: Annotated[str, typer.Option(help="data with clean, labelled images")] = "cifar10-mini",
+    set: Annotated[
+        list[str] | None, typer.Option("--set", help="model parameter, e.g. weights=PATH or stride=v1")
+    ] = None,
+    set_data: Annotated[
+        list[str] | None, typer.Option("--set-data", help="data parameter, e.g. root=PATH")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="images to look at")] = 1000,
+    batch_size: Annotated[int, typer.Option(min=1)] = 64,
+    expect: Annotated[
+        float | None, typer.Option(min=0, max=100, help="accuracy in % that the weights are known for")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print a model's accuracy on clean images, beside the expected one: are its weights used as trained?
+
+    Ends with 1 if it is lower than expected by more than chance explains.
+    """
+    from tta_bench.model_check import Request, describe
+
+    params = {"models": set or [], "data": set_data or []}
+    found = describe(Request(model, data, params, limit, batch_size, expect))
+    show(found, as_json)
+    if found.data["as_expected"] is False:
         raise typer.Exit(1)
 
 

@@ -15,6 +15,7 @@ from torch import nn
 from tta_bench.api import Model, ModelSource, View
 from tta_bench.content_hash import file_sha256
 from tta_bench.models import weights as state_dicts
+from tta_bench.models.variants import Deviations, Eps, Means, Stride, set_eps_, use_v1_strides_
 from tta_bench.models.weights import BadWeights
 
 IMAGENET = dict(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
@@ -22,7 +23,11 @@ HALF = dict(mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
 
 
 class ImageNetModel(ModelSource):
-    """Base: `weights` is `auto` (the hub's, under the pinned tag), `random`, or a state dict's path."""
+    """Base: `weights` is `auto` (the hub's, under the pinned tag), `random`, or a state dict's path.
+
+    A subclass says how its network is made (`network`) and seen (`adapter`). `mean`, `std`, `eps` and
+    `stride` say how its weights were trained, where that is not as `scale` and the architecture have it.
+    """
 
     num_classes = 1000
     input_size = 224
@@ -31,6 +36,18 @@ class ImageNetModel(ModelSource):
     name: str
     tag: str
     scale: Mapping[str, tuple[float, ...]]
+    mean: Means = None
+    std: Deviations = None
+    eps: Eps = None
+    stride: Stride = "v1.5"
+
+    @abstractmethod
+    def network(self) -> nn.Module:
+        """The network with arbitrary weights."""
+
+    @abstractmethod
+    def adapter(self, net: nn.Module, **facts: Any) -> Model:
+        """The network in its adapter."""
 
     def build(self) -> Model:
         if self.weights == "random":
@@ -40,11 +57,11 @@ class ImageNetModel(ModelSource):
             net, path = self._net(), self._file()
             state_dicts.load_(net, path)
             digest = file_sha256(path)
-        model = self._wrap(net, **self._facts(), weights_sha256=digest)
+        model = self.adapter(net, **self._facts(), weights_sha256=digest)
         return model.eval().requires_grad_(False)
 
     def skeleton(self) -> Model:
-        return self._wrap(self._net(), **self._facts()).eval()
+        return self.adapter(self._net(), **self._facts()).eval()
 
     def fingerprint(self) -> str:
         """SHA-256 of the weights' file, or of random tensors; empty while there are none."""
@@ -73,13 +90,14 @@ class ImageNetModel(ModelSource):
             wrong = state_dicts.misfit(state, self._net())
         return [f"{path}: {wrong}. Give a state dict of {self.name}."] if wrong else []
 
-    @abstractmethod
     def _net(self) -> nn.Module:
-        """The network with arbitrary weights."""
-
-    @abstractmethod
-    def _wrap(self, net: nn.Module, **facts: Any) -> Model:
-        """The network in its adapter."""
+        """The network with arbitrary weights, as these are to be used."""
+        net = self.network()
+        if self.eps is not None:
+            set_eps_(net, self.eps)
+        if self.stride == "v1":
+            use_v1_strides_(net)
+        return net
 
     @abstractmethod
     def _local(self) -> Path | None:
@@ -90,9 +108,9 @@ class ImageNetModel(ModelSource):
         """The file that `auto` means, downloaded if need be."""
 
     def _facts(self) -> dict[str, Any]:
-        return dict(
-            name=self.name, num_classes=self.num_classes, input_size=self.input_size, **dict(self.scale)
-        )
+        given = {"mean": self.mean, "std": self.std}
+        scale = dict(self.scale) | {key: value for key, value in given.items() if value is not None}
+        return dict(name=self.name, num_classes=self.num_classes, input_size=self.input_size, **scale)
 
     def _file(self) -> Path:
         if self.weights == "auto":
@@ -112,14 +130,14 @@ class ImageNetModel(ModelSource):
 
 
 class TimmModel(ImageNetModel):
-    """A network of timm's, with the weights that its hub has under the full tag."""
+    """A network of timm's, with the weights that its hub has under the full tag, or your own."""
 
-    def _net(self) -> nn.Module:
+    def network(self) -> nn.Module:
         import timm
 
         return timm.create_model(self.tag, num_classes=self.num_classes)
 
-    def _wrap(self, net: nn.Module, **facts: Any) -> Model:
+    def adapter(self, net: nn.Module, **facts: Any) -> Model:
         from tta_bench.models.resnet import ResNetModel
         from tta_bench.models.vit import VitModel
 
@@ -169,6 +187,10 @@ class ResNet50(TimmModel):
     view = View(224, 256, "bilinear")
 
     weights: str = "auto"
+    mean: Means = None
+    std: Deviations = None
+    eps: Eps = None
+    stride: Stride = "v1.5"
 
 
 @dataclass
@@ -183,12 +205,12 @@ class VimS(ImageNetModel):
 
     weights: str = "auto"
 
-    def _net(self) -> nn.Module:
+    def network(self) -> nn.Module:
         from tta_bench.models.vision_mamba import VisionMamba
 
         return VisionMamba()
 
-    def _wrap(self, net: nn.Module, **facts: Any) -> Model:
+    def adapter(self, net: nn.Module, **facts: Any) -> Model:
         from tta_bench.models.vim import VimModel
 
         return VimModel(net, **facts)

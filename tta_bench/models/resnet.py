@@ -23,8 +23,6 @@ class ResNetModel(Model):
 
     def __init__(self, net: nn.Module, **facts: Any) -> None:
         super().__init__(net.to(memory_format=torch.channels_last), **facts)
-        # Quantizers put the network input's quantiser here: a pixel prompt is laid on top of it.
-        self.input_quantizer: nn.Module = nn.Identity()
 
     @property
     def stages(self) -> list[nn.Sequential]:
@@ -41,7 +39,6 @@ class ResNetModel(Model):
 
     def stem(self, x: Tensor, prompt: Tensor | None = None) -> Tensor:
         x = self.normalise(x).contiguous(memory_format=torch.channels_last)
-        x = self.input_quantizer(x)
         if prompt is not None:
             x = x + F.conv2d(x, prompt, padding=PROMPT_SIDE // 2)
         return self.net.conv1(x)

@@ -14,6 +14,7 @@ from torch import nn
 
 from tta_bench.api import CountOrZero, View
 from tta_bench.models.imagenet import TimmModel
+from tta_bench.models.variants import Deviations, Eps, Means, Stride, has_bottlenecks
 
 MODULES = ("vision_transformer", "deit", "resnet")  # of timm, where the supported families live
 SUPPORTED = (
@@ -30,6 +31,7 @@ class TagFacts:
     num_classes: int
     view: View
     scale: Mapping[str, tuple[float, ...]]
+    has_bottlenecks: bool
 
 
 @dataclass
@@ -41,6 +43,10 @@ class Timm(TimmModel):
     tag: str = "deit_tiny_patch16_224.fb_in1k"
     weights: str = "auto"
     classes: CountOrZero = 0  # of a fine-tuned state dict; 0: as many as the tag has
+    mean: Means = None
+    std: Deviations = None
+    eps: Eps = None
+    stride: Stride = "v1.5"
 
     def __post_init__(self) -> None:
         facts = facts_of(self.tag)
@@ -48,6 +54,8 @@ class Timm(TimmModel):
             raise ValueError(
                 f"{self.tag} has {facts.num_classes} classes, not {self.classes}. Give `weights: PATH`."
             )
+        if self.stride == "v1" and not facts.has_bottlenecks:
+            raise ValueError(f"{self.tag} has no bottleneck blocks, so it has no `stride: v1`. Leave it out.")
         self.name, self.family = self.title(), facts.family
         self.num_classes = self.classes or facts.num_classes
         self.input_size, self.view, self.scale = facts.view.size, facts.view, facts.scale
@@ -73,7 +81,8 @@ def facts_of(tag: str) -> TagFacts:
     if family is None or height != width or config.crop_mode != "center":
         raise ValueError(f'"{tag}" is not supported. {SUPPORTED} {_near(tag, known)}')
     view = View(width, math.floor(width / config.crop_pct), config.interpolation)
-    return TagFacts(family, config.num_classes, view, dict(mean=config.mean, std=config.std))
+    scale = dict(mean=config.mean, std=config.std)
+    return TagFacts(family, config.num_classes, view, scale, has_bottlenecks(net))
 
 
 def _family(net: Any) -> str | None:

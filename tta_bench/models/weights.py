@@ -18,6 +18,7 @@ from tta_bench.errors import UserError
 
 NAMED = 4  # keys that a complaint spells out
 HUB_FILE = "model.safetensors"
+UNUSED = "num_batches_tracked"  # older checkpoints lack it; no prediction depends on it
 
 
 class BadWeights(UserError):
@@ -46,7 +47,7 @@ def misfit(state: Mapping[str, Tensor], net: nn.Module) -> str | None:
     """What keeps a state dict from being this network's, naming keys; None if it fits."""
     wanted = net.state_dict()
     parts = {
-        "missing": [key for key in wanted if key not in state],
+        "missing": [key for key in wanted if key not in state and not key.endswith(UNUSED)],
         "unexpected": [key for key in state if key not in wanted],
         "of another shape": [
             f"{key} {list(state[key].shape)} instead of {list(tensor.shape)}"
@@ -62,7 +63,7 @@ def load_(net: nn.Module, path: Path) -> None:
     state = read(path)
     if wrong := misfit(state, net):
         raise BadWeights(f"{path}: {wrong}. Give a state dict of this architecture.")
-    net.load_state_dict(state)
+    net.load_state_dict(net.state_dict() | state)  # what may be missing stays as it is
 
 
 def in_hub_cache(repository: str) -> Path | None:
