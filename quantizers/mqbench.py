@@ -112,6 +112,10 @@ class MqBench(BlockwiseQuantizer):
             sites[producer] = Packing(scales=1, zero_bits=bits)
         return packed_bytes(model, sites)
 
+    def site_bits(self, model: Model) -> dict[str, Bits]:
+        edge = Bits(EDGE_BITS, EDGE_BITS)
+        return {"conv1": edge, head_site(model): edge}
+
     def weight_bits(self, model: Model) -> dict[str, int]:
         """Bits by layer; 54 layers on ResNet-50."""
         inner, edges = Bits.parse(self.bits).weight, ("conv1", head_site(model))

@@ -56,5 +56,5 @@ def write_yaml(tmp_path: Path) -> Callable[..., Path]:
 @pytest.fixture
 def no_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counting bytes takes longer than most of what is tested, and is tested by itself."""
-    report = MemoryReport(0, 0, None, {}, bounded=True)
+    report = MemoryReport({}, {}, None, {}, bounded=True)
     monkeypatch.setattr("tta_bench.accounts.of", lambda cell: report)

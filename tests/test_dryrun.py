@@ -120,7 +120,15 @@ def test_ideal_scaling() -> None:
     full = memory.account(Linear(), Fp32(), Unadapted(), 100)
     mixed = memory.account(Linear(), Uniform(bits="W2A4"), Unadapted(), 100)
     assert mixed.breakdown == full.breakdown
-    assert mixed.memory_bytes == 2048 * 2 // 32 + (17408 - 2048) * 4 // 32
+    # The only layer is first and last, so that its weight (240 bytes) and what it reads have 8 bits.
+    assert mixed.memory_parts == {
+        "parameters": (2048 * 2 + 240 * (8 - 2)) // 32,
+        "inputs": 5120 * 8 // 32,
+        "activations": 2 * 5120 * 4 // 32,
+        "gradients": 0,
+        "state": 0,
+    }
+    assert mixed.memory_bytes == sum(mixed.memory_parts.values())
     assert mixed.packed_bytes < full.packed_bytes
 
 

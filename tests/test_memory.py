@@ -9,15 +9,18 @@ import pytest
 import torch
 
 from tta_bench import memory, registry
-from tta_bench.api import Method, Target
+from tta_bench.api import Bits, Method, Quantizer, Target
 from tta_bench.errors import Unsupported
+from tta_bench.planning import describe_memory
 from tta_bench_methods.bn_adapt import BnAdapt
 from tta_bench_methods.lame import Lame
 from tta_bench_methods.shift import Shift
 from tta_bench_methods.source import Source as Unadapted
 from tta_bench_methods.t3a import T3A
 from tta_bench_methods.tent import Tent
+from tta_bench_quantizers.adalog import AdaLog
 from tta_bench_quantizers.fp32 import Fp32
+from tta_bench_quantizers.mqbench import MqBench
 from tta_bench_quantizers.uniform import Uniform
 
 # The paper ------------------------------------------------------------------------------------------
@@ -30,7 +33,7 @@ from tta_bench_quantizers.uniform import Uniform
         ("vit-b", Fp32(), Tent(), 5165),
         ("vit-b", Fp32(), Lame(), 819),
         ("vit-b", Uniform(bits="W8A8"), Unadapted(), 205),
-        ("vit-b", Uniform(bits="W4A4"), Unadapted(), 102),
+        ("vit-b", AdaLog(bits="W4A4"), Unadapted(), 102),
         ("resnet-50", Uniform(bits="W8A8"), Unadapted(), 195),
     ],
     ids=lambda value: value if isinstance(value, str) else getattr(value, "bits", type(value).__name__),
@@ -46,12 +49,44 @@ def test_packed_bytes_of_int8_are_a_quarter_and_a_little() -> None:
     assert 0.25 < packed / full < 0.27
 
 
+@pytest.mark.parametrize(
+    ("model", "narrow", "wide"),
+    [
+        # FP32 bytes of first and last layer's weights, and of 64 images.
+        ("vit-b", Uniform(bits="W4A4", edge_bits=4), Uniform(bits="W4A4")),
+        ("resnet-50", Uniform(bits="W2A4", edge_bits=2), MqBench(bits="W2A4")),
+    ],
+)
+def test_edges_of_eight_bits_are_counted(model: str, narrow: Uniform, wide: Quantizer) -> None:
+    edges = {"vit-b": 768 * 768 + 768 * 1000, "resnet-50": 64 * 3 * 49 + 2048 * 1000}[model]
+    inner = Bits.parse(wide.bits)
+    less, more = (memory.account(model, each, Unadapted()).memory_parts for each in (narrow, wide))
+    assert more["parameters"] - less["parameters"] == pytest.approx(edges * (8 - inner.weight) / 8, abs=1)
+    assert more["inputs"] == less["inputs"] * 8 // inner.activation == 64 * 3 * 224 * 224
+    assert more["activations"] == less["activations"]
+
+
+def test_columns_are_sums_of_their_parts_and_say_what_they_are() -> None:
+    """At a batch of one the packed network and state, partly in FP32, exceed the ideal peak."""
+    found = describe_memory("vit-micro", "uniform", "W8A8", "zoa", ["share_prefix=false"], 2)
+    for column, parts in (("memory_mib", "memory_parts_mib"), ("packed_mib", "packed_parts_mib")):
+        assert sum(found.data[parts].values()) == pytest.approx(found.data[column], abs=0.08)
+    assert found.data["packed_parts_mib"]["method state"] > found.data["memory_parts_mib"]["state"]
+    text = found.text
+    for name, words in (("memory", "scaled ideally by bits / 32"), ("packed", "state in FP32")):
+        table = text[text.index(f"{name}_mib, ") :]
+        assert words in table.splitlines()[0]
+        sizes = [float(line.split("MiB")[0].split()[-1]) for line in table.split("\n\n")[0].splitlines()[1:]]
+        assert sum(sizes[:-1]) == pytest.approx(sizes[-1], abs=0.03)
+
+
 # Everything -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", registry.names("models"))
 def test_every_model_can_be_counted(name: str) -> None:
     report = memory.account(name, Fp32(), Unadapted(), 8)
+    assert report.memory_parts == report.breakdown
     assert sum(report.breakdown.values()) == report.memory_bytes
     assert min(report.breakdown[part] for part in ("parameters", "inputs", "activations")) > 0
 

@@ -47,7 +47,7 @@ def seconds(method: str, mode: str) -> tuple[float, float]:
     stream = {"corruptions": CORRUPTIONS, "rounds": 2, "batch_size": 64, "limit": 64 * BATCHES}
     file = {"name": "cost", "data": "cifar10-mini", "models": ["vit-micro"], "methods": [method]}
     cells = grid.expand(config.parse(file | {"stream": stream}))
-    no_bytes = patch("tta_bench.accounts.of", return_value=MemoryReport(0, 0, None, {}, bounded=True))
+    no_bytes = patch("tta_bench.accounts.of", return_value=MemoryReport({}, {}, None, {}, bounded=True))
     with tempfile.TemporaryDirectory() as folder, context(), no_bytes:  # counting them takes its own time
         begun = time.process_time(), time.perf_counter()
         run("cost", cells, LocalRunner(policy), Path(folder), "missing", Progress(quiet=True))

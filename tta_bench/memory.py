@@ -5,11 +5,15 @@ Three columns, never merged:
 - `memory_bytes`, the paper's: peak live tensor bytes of one adaptation step in FP32 (parameters,
   buffers, input, activations, gradients, optimizer, method state; fused attention). For a quantised
   model that count is scaled ideally, as the paper does: parameters × weight bits / 32 + the rest ×
-  activation bits / 32. It claims nothing about kernels, and leaves out library workspaces, of which
-  cuBLAS alone has some 8 MiB on a GPU.
-- `packed_bytes`, what the integers really need: the quantizer's codes, scales, zero points and
-  unquantised rest, and the method's state as it would be saved.
+  activation bits / 32; layers that a scheme keeps at other widths, and the images that the first of them
+  reads, have theirs. It claims nothing about kernels, and leaves out library workspaces, of which cuBLAS
+  alone has some 8 MiB on a GPU.
+- `packed_bytes`, what has to be stored between steps: the network's codes, scales, zero points and all
+  that it keeps in FP32 (norm layers, biases, embeddings), and the method's state in FP32. No activations,
+  and no ideal scaling: at a batch of one it may be more than `memory_bytes`.
 - `measured_bytes`, CUDA's own peak; None without CUDA, never guessed.
+
+The first two are sums of their parts.
 
 What fake tensors cannot know is answered by the conventions in `pretend`: every sample is kept.
 """
@@ -22,6 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
+from torch import nn
 
 from tta_bench import registry
 from tta_bench.api import Bits, Method, Model, ModelSource, Quantizer
@@ -36,13 +41,23 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class MemoryReport:
-    """The three columns, and what the first is made of."""
+    """The three columns, and what they are made of."""
 
-    memory_bytes: int
-    packed_bytes: int
+    memory_parts: dict[str, int]  # ideally scaled
+    packed_parts: dict[str, int]
     measured_bytes: int | None
     breakdown: dict[str, int]  # the FP32 count by part; it adds up to the FP32 peak
     bounded: bool  # False: the method's state was still growing when counting stopped
+
+    @property
+    def memory_bytes(self) -> int:
+        """The paper's column."""
+        return sum(self.memory_parts.values())
+
+    @property
+    def packed_bytes(self) -> int:
+        """What is stored between steps."""
+        return sum(self.packed_parts.values())
 
     @property
     def memory_mib(self) -> float:
@@ -51,7 +66,7 @@ class MemoryReport:
 
     @property
     def packed_mib(self) -> float:
-        """Integers and method state."""
+        """What is stored between steps."""
         return self.packed_bytes / MIB
 
     @property
@@ -66,21 +81,49 @@ def account(
     """The byte counts of one adaptation step; neither `method` nor any random generator is touched."""
     source = registry.load("models", model)() if isinstance(model, str) else model
     with torch.random.fork_rng(devices=[]), garbage_on_demand():
-        packed_bytes, use = _dry_run(source, quantizer, copy.deepcopy(method), batch_size)
+        network_bytes, widths, use = _dry_run(source, quantizer, copy.deepcopy(method), batch_size)
     parts = ("parameters", "inputs", "activations", "gradients", "state")
     return MemoryReport(
-        memory_bytes=ideal_bytes(use, Bits.parse(quantizer.bits)),
-        packed_bytes=packed_bytes + use.stored_bytes,
+        memory_parts=ideal_parts(use, widths),
+        packed_parts={"network": network_bytes, "method state": use.stored_bytes},
         measured_bytes=None,
         breakdown={part: getattr(use, part) for part in parts},
         bounded=use.bounded,
     )
 
 
-def ideal_bytes(use: Usage, bits: Bits) -> int:
-    """The peak if every FP32 number took only its bits."""
-    rest = use.peak_bytes - use.parameters
-    return round((use.parameters * bits.weight + rest * bits.activation) / 32)
+@dataclass(frozen=True)
+class Widths:
+    """Bit-widths of a network, and of what in it has others."""
+
+    bits: Bits
+    input_bits: int  # of the images
+    layers: tuple[tuple[int, int], ...]  # FP32 bytes and bits of weights that have other widths
+
+    @classmethod
+    def of(cls, quantizer: Quantizer, model: Model) -> Widths:
+        """Those of an unquantised model, once it is quantised."""
+        bits, sites = Bits.parse(quantizer.bits), quantizer.site_bits(model)
+        modules = dict(model.net.named_modules())
+        first = next((name for name, m in modules.items() if isinstance(m, nn.Linear | nn.Conv2d)), None)
+        others = {site: width.weight for site, width in sites.items() if width.weight != bits.weight}
+        weights = ((modules[site].get_parameter("weight"), width) for site, width in others.items())
+        layers = tuple((weight.nbytes, width) for weight, width in weights)
+        return cls(bits, sites.get(first or "", bits).activation, layers)
+
+
+def ideal_parts(use: Usage, widths: Widths) -> dict[str, int]:
+    """The peak by part if every FP32 number took only its bits."""
+    weight, activation = widths.bits.weight, widths.bits.activation
+    more = sum(size * (width - weight) for size, width in widths.layers)
+    scaled = {
+        "parameters": use.parameters * weight + more,
+        "inputs": use.inputs * widths.input_bits,
+        "activations": use.activations * activation,
+        "gradients": use.gradients * activation,
+        "state": use.state * activation,
+    }
+    return {part: round(bits / 32) for part, bits in scaled.items()}
 
 
 class Meter:
@@ -113,8 +156,10 @@ class Meter:
             self.held_bytes += torch.cuda.memory_allocated(self.device) - before
 
 
-def _dry_run(source: ModelSource, quantizer: Quantizer, method: Method, batch_size: int) -> tuple[int, Usage]:
-    """Packed bytes of the network, and the use of one step."""
+def _dry_run(
+    source: ModelSource, quantizer: Quantizer, method: Method, batch_size: int
+) -> tuple[int, Widths, Usage]:
+    """Packed bytes and bit-widths of the network, and the use of one step."""
     model = skeleton(source)
     with fake_tensors(), ByteCounter() as counter, torch.no_grad():
         fake_(model)
@@ -123,9 +168,9 @@ def _dry_run(source: ModelSource, quantizer: Quantizer, method: Method, batch_si
         reason = reason or method.refuses_batch(batch_size)
         if reason is not None:
             raise Unsupported(reason)
-        packed_bytes = quantizer.packed_bytes(model)
+        network = quantizer.packed_bytes(model), Widths.of(quantizer, model)
         hold_first_input_(model)
         if method.consumes == "images":
-            return packed_bytes, use_of_images(model, method, batch_size, counter)
+            return *network, use_of_images(model, method, batch_size, counter)
         backbone, width = use_of_backbone(model, method, batch_size, counter)
-    return packed_bytes, use_of_features(model, method, batch_size, backbone, width)
+    return *network, use_of_features(model, method, batch_size, backbone, width)

@@ -24,7 +24,10 @@ from tta_bench.layouts.types import Column
 PASSES = "#FP, #BP: forward and backward passes per image, counted."
 MEMORY = "Memory: peak live tensors of one adaptation step, counted"
 IDEAL = "; quantised models by ideal scaling (bits/32)"
-PACKED = "Packed: integer codes, scales, zero points and the method's state."
+PACKED = (
+    "Packed: what is stored between steps, namely integer codes, scales, zero points, all that stays FP32, "
+    "and the method's state."
+)
 MEASURED = "Measured: the peak that CUDA reported."
 
 
