@@ -49,9 +49,11 @@ class Doubling:
         return 2 * images
 
 
-def feed_of(data: Any, keep: bool = False, order: str = "sequential", classes: int = 5) -> Feed:
+def feed_of(
+    data: Any, keep: bool = False, order: str = "sequential", classes: int = 5, count: int = 10
+) -> Feed:
     """Batches of 4, 4 and 2 images."""
-    stream = Stream((FOG, SNOW), 3, 4, 10, order, 0)
+    stream = Stream((FOG, SNOW), 3, 4, count, order, 0)
     cell: Any = SimpleNamespace(data=SimpleNamespace(use="mine"), stream=lambda count: stream)
     return Feed(data, cell, classes, keep)
 
@@ -124,6 +126,19 @@ def test_what_a_stopped_method_has_computed_is_used_by_the_next() -> None:
     assert starts(feed, model, 1, FOG) == [0, 8, 16]
     assert model.passes == [4, 8, 0]
     assert data.read == [0, 1, 2, 3]
+
+
+def test_a_method_that_stopped_after_the_first_batch_leaves_the_others_to_be_read() -> None:
+    data, model = Images(), Doubling()
+    feed = feed_of(data)
+    next(feed.features(model, 1, FOG, 0))  # type: ignore[arg-type]
+    assert starts(feed, model, 1, FOG) == [0, 8, 16]
+    assert model.passes == [0, 4, 8]
+
+
+def test_a_last_batch_of_one_image_has_features() -> None:
+    feed = feed_of(Images(), count=9)
+    assert values(feed.features(Doubling(), 1, FOG, 2)) == [[16]]  # type: ignore[arg-type]
 
 
 def test_every_backbone_has_features_of_its_own() -> None:

@@ -101,11 +101,12 @@ def test_a_folder_of_another_format_is_neither_read_nor_written(
     path.write_text(json.dumps(content))
     with pytest.raises(UserError, match=f"the folder has format {format}, and this version"):
         store.manifest()
-    with pytest.raises(UserError, match=f"the folder has format {format}, and this version"):
+    with pytest.raises(UserError, match=f"the folder has format {format}, and this version") as refused:
         store.open([cell])
     assert json.loads(path.read_text()) == content
     path.write_text(before)
     store.open([cell]).release()  # whoever was refused holds no lock
+    assert refused.tb is not None, "nor would it if its error were still shown"
 
 
 def test_a_manifest_of_this_format_with_other_content_is_damaged(store: ResultStore, cell: Cell) -> None:
@@ -131,6 +132,7 @@ def test_a_cell_without_records_has_none(store: ResultStore, cell: Cell) -> None
     assert store.read(cell.key) == []
     assert store.status(cell) == "missing"
     assert store.repair(cell) is None
+    assert store.damage == {}
 
 
 def test_what_is_kept_replaces_the_rest(store: ResultStore, cell: Cell) -> None:
@@ -159,8 +161,11 @@ def test_a_line_of_another_cell_or_without_its_end_is_damage(store: ResultStore,
     path.write_bytes(path.read_bytes()[:-1])
     assert places(store, cell) == [0]
     assert "2 of 3 records are torn or damaged" in store.damage[path]
+    damaged = path.read_bytes()
     said = store.repair(cell)
     assert said is not None
+    (aside,) = store.records_folder.glob("*.damaged-*")
+    assert aside.read_bytes() == damaged
     assert said.startswith(f"{cell.key}.jsonl: a damaged record")
     store.append(cell.key, [four])
     assert places(store, cell) == [0, 3]
@@ -223,6 +228,7 @@ def test_descriptions_are_added_up(store: ResultStore, cell: Cell) -> None:
     store.describe(cell.key, {"memory_bytes": None, "data_note": "new", "environments": {"b": ENVIRONMENT}})
     expected = {"memory_bytes": 5, "data_note": "new", "environments": {"a": ENVIRONMENT, "b": ENVIRONMENT}}
     assert store.description(cell.key) == {"key": cell.key} | expected
+    assert store.damage == {}
 
 
 def test_a_description_that_says_nothing_new_is_not_written(store: ResultStore, cell: Cell) -> None:
