@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from tta_bench import cache, plan
+from tta_bench.cautions import cautions
 from tta_bench.checkpoint import Checkpoints
 from tta_bench.errors import ConfigError, Problem, UserError
 from tta_bench.exchange import Policy
@@ -67,6 +68,8 @@ def run(
             progress.note(note)
         if waiting:
             check_inputs(waiting)
+            for warning in cautions(waiting):
+                progress.note(f"Warning: {warning}")
             unwritable = cache.problem()
             if unwritable:
                 progress.note(unwritable)

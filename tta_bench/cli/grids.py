@@ -128,10 +128,13 @@ def plan(
 @app.command()
 def validate(file: File, override: Override = None, micro: Micro = False, as_json: AsJson = False) -> None:
     """Check FILE, its plugins, models and data; print every problem at once."""
+    from tta_bench.cautions import cautions
     from tta_bench.run import check_inputs
 
     benchmark, cells = grid_of(file, override, None, micro, fetch=True)
     check_inputs(cells)
+    for warning in cautions(cells):
+        say(f"Warning: {warning}", error=True)
     counts = {
         "name": benchmark.name,
         "cells": len(cells),
