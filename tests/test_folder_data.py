@@ -132,3 +132,52 @@ def test_what_is_wrong_is_named(pets: Path, monkeypatch: pytest.MonkeyPatch) -> 
     missing = Folder(root=str(pets / "nothing"))
     assert "there is no such folder" in missing.problems([CLEAN])[0]
     assert (missing.fingerprint(), missing.num_classes, missing.own_domains()) == ("", 0, ())
+
+
+def test_folders_named_by_numbers_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    write(tmp_path, {str(number): 2 for number in range(12)})
+    data = folder(tmp_path, source_count=1)
+    assert data.class_names == tuple(map(str, range(12)))
+    names = [file.folder for file in data._slots["clean"]]
+    assert data.test_labels().tolist() == [int(name) for name in names]
+
+
+def test_a_class_list_says_the_order_of_the_classes(tmp_path: Path) -> None:
+    write(tmp_path / "images", {"cat": 3, "dog": 3})
+    listed = tmp_path / "classes.txt"
+    listed.write_text("fish\ndog\ncat\n")
+    data = folder(tmp_path / "images", class_list=str(listed), source_count=1)
+    assert data.problems([CLEAN]) == []
+    assert data.num_classes == 3
+    names = {"dog": 1, "cat": 2}
+    assert data.test_labels().tolist() == [names[file.folder] for file in data._slots["clean"]]
+    assert folder(tmp_path / "images", class_list=str(listed), restrict=True).classes().tolist() == [1, 2]  # type: ignore[union-attr]
+    before = data.fingerprint()
+    listed.write_text("cat\nfish\ndog\n")
+    assert folder(tmp_path / "images", class_list=str(listed), source_count=1).fingerprint() != before
+    listed.write_text("cat\nfish\n")
+    (problem,) = folder(tmp_path / "images", class_list=str(listed)).problems([CLEAN])
+    assert "does not name dog" in problem
+    (problem,) = folder(tmp_path / "images", class_list=str(tmp_path / "none.txt")).problems([CLEAN])
+    assert "cannot be read" in problem
+
+
+def test_our_corruptions_are_made_from_the_clean_domain(
+    pets: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TTA_BENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
+    noise, index = Domain("gaussian_noise", 3), np.arange(4)
+    data, saved = folder(pets), folder(pets, saved_as_jpeg=True)
+    assert data.problems([CLEAN, NIGHT, noise]) == []
+    data.prepare(noise, 2)
+    clean, exact, lossy = data.test_images(CLEAN, index), *(d.test_images(noise, index) for d in (data, saved))
+    gaps = [(noisy - clean).abs().mean() for noisy in (exact, lossy)]
+    assert 0.03 < gaps[0] < 0.1, "severity 3 of a small image has a deviation of 0.08"
+    assert not torch.equal(exact, lossy)
+    assert torch.equal(exact, folder(pets).test_images(noise, index))
+    assert "saved as JPEG of quality 85" in saved.note()
+    assert "JPEG" not in data.note()
+    assert data.domain_fingerprint(noise) == data.domain_fingerprint(CLEAN) != data.domain_fingerprint(NIGHT)
+    (pets / "clean").rename(pets / "day")
+    (problem,) = folder(pets, source_root=str(pets / "day")).problems([noise])
+    assert "no domain gaussian_noise. There: day, night." in problem

@@ -324,7 +324,7 @@ def test_regenerated_files_have_gone_through_the_published_steps(sets: Path) -> 
     data.prepare(FOG, 3)
     made = data.test_images(FOG, np.arange(3))
     file = data.tested()[0]
-    jpeg = io.BytesIO(data._regenerated(FOG).jpeg(file))
+    jpeg = io.BytesIO(data._regenerated(FOG).file(file))
     with Image.open(jpeg) as image:
         assert image.size == (224, 224)
         assert image.format == "JPEG"

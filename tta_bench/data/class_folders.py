@@ -90,6 +90,24 @@ def subfolders(root: Path) -> tuple[str, ...]:
         raise BadData(f"{root}: cannot be listed: {error.strerror}. Check the path.") from error
 
 
+def class_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Class folders in the order of their labels: whole numbers by value, other names as texts."""
+    found = sorted(set(names))
+    return tuple(sorted(found, key=int) if all(name.isdecimal() for name in found) else found)
+
+
+def read_class_list(path: Path) -> tuple[str, ...]:
+    """The class folders that a file names, one a line, in the order of the model's logits."""
+    try:
+        names = tuple(line.strip() for line in path.read_text("utf-8").splitlines() if line.strip())
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise BadData(f"class list {path}: cannot be read: {reason}. Give a text file.") from error
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise BadData(f"class list {path}: names {some(twice)} twice. Write one class a line.")
+    return names
+
+
 def images_in(path: Path, folder: str) -> list[ImageFile]:
     """The image files in one folder, sorted by name."""
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from numpy.lib import format as npy
 from tta_bench import cache
 from tta_bench.api import CorruptionFunction
 from tta_bench.corruptions.apply import corrupt, version_of
+from tta_bench.data import jpeg
 from tta_bench.source_code import source_hash
 
 KIND = "corrupted"  # of cache entries
@@ -37,6 +38,7 @@ class CorruptedSet:
     function: CorruptionFunction
     severity: int
     seed: int
+    as_jpeg: bool = False  # each image is saved as JPEG and read again
 
     @property
     def record(self) -> np.dtype:
@@ -46,7 +48,15 @@ class CorruptedSet:
     def path(self, count: int | str) -> Path:
         """The file of the first `count` images."""
         code = (version_of(self.function), source_hash(self.function.__module__))
-        facts = (self.fingerprint, self.name, code, self.severity, self.seed, self.record.descr)
+        facts: tuple[object, ...] = (
+            self.fingerprint,
+            self.name,
+            code,
+            self.severity,
+            self.seed,
+            self.record.descr,
+        )
+        facts += ("jpeg",) * self.as_jpeg
         key = hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
         return cache.folder() / KIND / f"{self.name}-{self.severity}-{key}-{count}.npy"
 
@@ -64,7 +74,9 @@ def read(wanted: CorruptedSet, index: np.ndarray) -> np.ndarray:
     if images is None:
         count = len(wanted.ids) if records is None else len(records)
         images = _intact(_make(wanted, count, index), index)
-    return _corrupt(wanted, index) if images is None else images
+    if images is not None:
+        return images
+    return np.array(list(_corrupt(wanted, index)), np.uint8).reshape(len(index), *wanted.images[0].shape)
 
 
 def _intact(records: np.ndarray | None, index: np.ndarray) -> np.ndarray | None:
@@ -113,16 +125,15 @@ def _write(wanted: CorruptedSet, count: int) -> None:
     facts = {"descr": wanted.record.descr, "fortran_order": False, "shape": (count,)}
     npy.write_array_header_1_0(header, facts)
     size_bytes = len(header.getvalue()) + count * wanted.record.itemsize
-    images, ids = wanted.images[:count], wanted.ids[:count]
     with cache.writing(wanted.path(count), size_bytes) as file:
         file.write(header.getvalue())
-        for image in corrupt(images, ids, wanted.name, wanted.function, wanted.severity, wanted.seed):
+        for image in _corrupt(wanted, np.arange(count)):
             pixels = image.tobytes()
             file.write(zlib.crc32(pixels).to_bytes(4, "little") + pixels)
 
 
-def _corrupt(wanted: CorruptedSet, index: np.ndarray) -> np.ndarray:
-    """The images at `index`, without the disk."""
-    images, ids = [wanted.images[i] for i in index], [wanted.ids[i] for i in index]
+def _corrupt(wanted: CorruptedSet, index: np.ndarray) -> Iterator[np.ndarray]:
+    """The images at `index`, one after the other, without the disk."""
+    images, ids = (wanted.images[i] for i in index), (wanted.ids[i] for i in index)
     made = corrupt(images, ids, wanted.name, wanted.function, wanted.severity, wanted.seed)
-    return np.array(list(made), np.uint8).reshape(len(index), *wanted.images[0].shape)
+    return map(jpeg.saved, made) if wanted.as_jpeg else made

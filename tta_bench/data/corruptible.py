@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from tta_bench.api import Domain
-from tta_bench.data import corrupted
+from tta_bench.data import corrupted, jpeg
 from tta_bench.data.corrupting import Corrupting
 from tta_bench.data.domains import CLEAN
 from tta_bench.data.pixels import to_tensor
@@ -35,6 +35,9 @@ class Split:
 @dataclass
 class Corruptible(Corrupting):
     """Serves every corruption of the registry from two clean splits."""
+
+    # Whether corrupted images are saved as JPEG, as ImageNet-C's are. A subclass may make it a field.
+    saved_as_jpeg = False
 
     @abstractmethod
     def clean_test(self) -> Split:
@@ -71,6 +74,10 @@ class Corruptible(Corrupting):
         """What is wrong with the domains, or with what they are made of."""
         return self.corruption_problems(domains)
 
+    def note(self) -> str:
+        """How corrupted images were saved, if that has changed them."""
+        return jpeg.NOTE if self.saved_as_jpeg else ""
+
     @cached_property
     def _source(self) -> np.ndarray:
         return self.clean_source()
@@ -98,5 +105,6 @@ class Corruptible(Corrupting):
                 function=self.corruption(domain.corruption),
                 severity=domain.severity,
                 seed=self.corruption_seed,
+                as_jpeg=self.saved_as_jpeg,
             )
         return self._corrupted[domain]

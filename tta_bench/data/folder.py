@@ -1,7 +1,8 @@
 """A user's own images: ROOT/class/*, one clean domain, or ROOT/domain/class/*, any number of them.
 
 Labels are the same in every domain, so of each class every domain shows as many images as the poorest one
-has. Class folders that are all named by ImageNet's wnids are ImageNet's classes.
+has. Class folders that are all named by ImageNet's wnids are ImageNet's classes. Corruptions of ours are
+made from the clean domain, cut as the model reads it.
 """
 
 from __future__ import annotations
@@ -18,34 +19,41 @@ import numpy as np
 from torch import Tensor
 
 from tta_bench.api import Count, Domain
-from tta_bench.data import decode, integrity, roots, wnids
+from tta_bench.data import decode, integrity, jpeg, roots, wnids
 from tta_bench.data.class_folders import (
     ClassFolders,
     ImageFile,
+    class_order,
     fair_order,
     images_in,
+    read_class_list,
     scan,
     subfolders,
 )
 from tta_bench.data.complaints import BadData, some
+from tta_bench.data.corrupting import Corrupting
 from tta_bench.data.domains import CLEAN
 from tta_bench.data.image_files import ImageFiles
 from tta_bench.data.pixels import to_tensor
+from tta_bench.data.regenerated import Regenerated
 
 Slots = dict[str, list[ImageFile]]  # the images of each domain, label by label alike
 
 
 @dataclass
-class Folder(ImageFiles):
-    """Class folders, in one domain or several."""
+class Folder(Corrupting, ImageFiles):
+    """Class folders, in one domain or several, and our corruptions of the clean one."""
 
-    version: ClassVar[str] = "2"  # 1: images were known by their names and sizes
-    summary: ClassVar[str] = "your own images: ROOT/class/* or ROOT/domain/class/*"
-    paths: ClassVar[tuple[str, ...]] = ("root", "source_root")
+    # 1: images were known by their names and sizes; 2: class folders 0, 1, …, 10 were sorted as texts
+    version: ClassVar[str] = "3"
+    summary: ClassVar[str] = "your own images: ROOT/class/* or ROOT/domain/class/*, clean or corrupted"
+    paths: ClassVar[tuple[str, ...]] = ("root", "source_root", "class_list", "frost_images")
 
     source_root: str = ""  # class folders of clean images; else a part of the domain `clean` is withheld
     restrict: bool = False  # of ImageNet's classes, the model knows only those that occur
     input_size: Count = 224
+    class_list: str = ""  # a file with a class folder a line, in the order of the model's logits
+    saved_as_jpeg: bool = False  # save corrupted images as JPEG, as ImageNet-C's are
 
     # What is there ------------------------------------------------------------------------------
 
@@ -67,8 +75,19 @@ class Folder(ImageFiles):
 
     @cached_property
     def class_names(self) -> tuple[str, ...]:
-        """All classes, sorted; the order of the labels."""
-        return tuple(sorted({name for place in self._places.values() for name in subfolders(place)}))
+        """The classes that there are, in the order of the labels."""
+        names = {name for place in self._places.values() for name in subfolders(place)}
+        if not self.class_list:
+            return class_order(names)
+        if strange := sorted(names - set(self._listed)):
+            raise BadData(
+                f"class list {self.class_list}: does not name {some(strange)}. Add what is missing."
+            )
+        return tuple(name for name in self._listed if name in names)
+
+    @cached_property
+    def _listed(self) -> tuple[str, ...]:
+        return read_class_list(Path(self.class_list).expanduser())
 
     @property
     def num_classes(self) -> int:
@@ -80,6 +99,8 @@ class Folder(ImageFiles):
     @property
     def _numbered(self) -> tuple[str, ...]:
         """The classes in the order of the model's logits."""
+        if self.class_list:
+            return self._listed
         known = wnids.imagenet()
         return known if set(self.class_names) <= set(known) else self.class_names
 
@@ -136,14 +157,49 @@ class Folder(ImageFiles):
         first = next(iter(self._slots.values()))
         return np.array([places[file.folder] for file in first], np.int64)
 
+    def source_labels(self) -> np.ndarray:
+        places = wnids.indices(self.class_names if self.restrict else self._numbered)
+        return np.array([places.get(file.folder, -1) for file in self._source_files[1]], np.int64)
+
     def test_images(self, domain: Domain, index: np.ndarray) -> Tensor:
+        if self._is_made(domain):
+            return to_tensor(self._made(domain).read([self._slots[CLEAN][i] for i in index]))
         tree, files = self.trees[domain.corruption], self._slots[domain.corruption]
         return to_tensor(decode.read_all([tree.path(files[i]) for i in index], self.view))
 
+    def prepare(self, domain: Domain, count: int) -> None:
+        """Corrupt the first `count` test images and keep them on disk."""
+        if self._is_made(domain):
+            self._made(domain).prepare(self._slots[CLEAN][:count])
+
+    def _is_made(self, domain: Domain) -> bool:
+        """Whether a domain is no folder, but a corruption of the clean one."""
+        return domain.corruption not in self.trees and domain.severity > 0
+
+    def _made(self, domain: Domain) -> Regenerated:
+        if domain not in self._corrupted:
+            function, reads = self.corruption(domain.corruption), super().domain_fingerprint(domain)
+            self._corrupted[domain] = Regenerated(
+                self.trees[CLEAN],
+                domain,
+                self.corruption_seed,
+                function,
+                reads,
+                self.view,
+                self.saved_as_jpeg,
+                "folder",
+            )
+        return self._corrupted[domain]
+
+    @cached_property
+    def _corrupted(self) -> dict[Domain, Regenerated]:
+        return {}
+
     def fingerprint(self) -> str:
-        """SHA-256 over the labels, which all domains have in common, and over the source."""
+        """SHA-256 over the labels, which all domains have in common, their order, and over the source."""
         try:
             parts = [file.folder for file in next(iter(self._slots.values()))]
+            parts += self._listed if self.class_list else ()
             tree, files = self._source_files
             parts.append(tree.digest(files))
         except BadData:
@@ -151,17 +207,20 @@ class Folder(ImageFiles):
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def domain_fingerprint(self, domain: Domain) -> str:
-        """SHA-256 over the images that the domain shows."""
+        """SHA-256 over the images that the domain shows or is made of."""
         try:
-            tree, files = self.trees[domain.corruption], self._slots[domain.corruption]
-            return tree.digest(files)
+            made = self._is_made(domain)
+            name = CLEAN if made else domain.corruption
+            digest = self.trees[name].digest(self._slots[name])
+            return digest + super().domain_fingerprint(domain) if made else digest
         except (BadData, KeyError):  # `problems` tells which
             return ""
 
     def note(self) -> str:
         shown = len(next(iter(self._slots.values())))
         most = max(len(tree.files) for tree in self.trees.values())
-        return "" if shown == most else f"{shown} images a domain, of up to {most} that there are"
+        fewer = "" if shown == most else f"{shown} images a domain, of up to {most} that there are"
+        return "; ".join(filter(None, [fewer, jpeg.NOTE if self.saved_as_jpeg else ""]))
 
     # What may be wrong ----------------------------------------------------------------------------
 
@@ -174,9 +233,13 @@ class Folder(ImageFiles):
 
     def _complaints(self, domains: Sequence[Domain]) -> list[str]:
         there = ", ".join(self.trees)
-        if missing := [domain.corruption for domain in domains if domain.corruption not in self.trees]:
-            remedy = "Name in stream.corruptions what is there."
+        made = [domain for domain in domains if self._is_made(domain)]
+        known = {domain.corruption for domain in made} if CLEAN in self.trees else set()
+        if missing := [d.corruption for d in domains if d.corruption not in {*self.trees, *known}]:
+            remedy = "Name in stream.corruptions what is there, or add a domain clean to be corrupted."
             return [f"{self.root}: no domain {some(missing)}. There: {there}. {remedy}"]
+        if found := self.corruption_problems(made):
+            return found
         found = [text for tree in self.trees.values() for text in self._class_complaints(tree)]
         if found:
             return found
@@ -185,8 +248,8 @@ class Folder(ImageFiles):
         source_tree, source = self._source_files
         if not source:
             return [f"{source_tree.root}: has no images to take the source from. Add some."]
-        for domain in dict.fromkeys(domains):
-            found += integrity.damages(self.trees[domain.corruption], self._slots[domain.corruption])
+        for name in dict.fromkeys(CLEAN if d in made else d.corruption for d in domains):
+            found += integrity.damages(self.trees[name], self._slots[name])
         return found + integrity.damages(source_tree, source)
 
     def _class_complaints(self, tree: ClassFolders) -> list[str]:

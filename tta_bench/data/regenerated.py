@@ -1,7 +1,6 @@
-"""ImageNet-C made again from validation images, as JPEG files in the cache.
+"""Corrupted images made from image files, each kept as a file in the cache.
 
-The published script resizes to 256 pixels, cuts out 224, corrupts, and saves as JPEG of quality 85. The last
-step belongs to the corruption: BN-Adapt on contrast-5 reaches 47.8 % without it, 20.0 % with it (ResNet-50).
+ImageNet-C's published script resizes to 256 pixels, cuts out 224, corrupts, and saves as JPEG of quality 85.
 """
 
 from __future__ import annotations
@@ -15,19 +14,18 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from tta_bench import cache
 from tta_bench.api import CorruptionFunction, Domain, View
 from tta_bench.corruptions.apply import corrupt_image, version_of
-from tta_bench.data import decode
+from tta_bench.data import decode, jpeg
 from tta_bench.data.class_folders import ClassFolders, ImageFile
 from tta_bench.identity import code_of
 
 SIZE = 224
 CLEAN_CUT = View(SIZE, 256, "bilinear")
 AS_SAVED = View(SIZE, 0)
-QUALITY = 85
+IMAGENET_C = "imagenet-c"
 
 
 @dataclass(frozen=True)
@@ -39,21 +37,25 @@ class Regenerated:
     seed: int
     function: CorruptionFunction
     reads: str = ""  # SHA-256 of what the function reads besides the image
+    cut: View = CLEAN_CUT  # how clean images are cut before they are corrupted
+    as_jpeg: bool = True  # as ImageNet-C's script saves them; else without loss
+    kind: str = IMAGENET_C  # of cache entries
 
     def read(self, files: Sequence[ImageFile]) -> np.ndarray:
-        """These images, corrupted, uint8 [N, 224, 224, 3]."""
+        """These images, corrupted, uint8 [N, size, size, 3]."""
+        size = self.cut.size
         if not files:
-            return np.empty((0, SIZE, SIZE, 3), np.uint8)
+            return np.empty((0, size, size, 3), np.uint8)
         names = self._names(files)
 
         def read(file: ImageFile) -> np.ndarray:
-            return decode.pixels(io.BytesIO(self._load_or_make(file, names[file])), AS_SAVED)
+            return decode.pixels(io.BytesIO(self._load_or_make(file, names[file])), View(size, 0))
 
         with ThreadPoolExecutor(decode.threads()) as pool:
             return np.stack(list(pool.map(read, files)))
 
-    def jpeg(self, file: ImageFile) -> bytes:
-        """The JPEG file of one image, corrupted."""
+    def file(self, file: ImageFile) -> bytes:
+        """The file of one image, corrupted."""
         return self._load_or_make(file, self._names([file])[file])
 
     def prepare(self, files: Sequence[ImageFile]) -> None:
@@ -74,7 +76,10 @@ class Regenerated:
 
     def _name(self, file: ImageFile, content: str) -> str:
         facts = f"{self._corruption}/{self.seed}/{file.key}/{content}"
-        return f"{Path(file.name).stem}-{hashlib.sha256(facts.encode()).hexdigest()[:12]}.JPEG"
+        if self.kind != IMAGENET_C:  # which is always cut in the same way
+            facts += f"/{self.cut}"
+        suffix = "JPEG" if self.as_jpeg else "png"
+        return f"{Path(file.name).stem}-{hashlib.sha256(facts.encode()).hexdigest()[:12]}.{suffix}"
 
     @cached_property
     def _corruption(self) -> str:
@@ -82,7 +87,7 @@ class Regenerated:
         return f"{version_of(self.function)}/{code}{self.reads}"
 
     def _kind(self, folder: str) -> str:
-        return f"imagenet-c/{self.domain.corruption}/{self.domain.severity}/{folder}"
+        return f"{self.kind}/{self.domain.corruption}/{self.domain.severity}/{folder}"
 
     def _load_or_make(self, file: ImageFile, name: str) -> bytes:
         return cache.load_or_make(self._kind(file.folder), name, lambda: self._make(file), bytes, bytes)
@@ -90,8 +95,6 @@ class Regenerated:
     def _make(self, file: ImageFile) -> bytes:
         name, severity = self.domain.corruption, self.domain.severity
         number = int.from_bytes(hashlib.sha256(file.key.encode()).digest()[:6], "little")
-        clean = decode.read(self.tree.path(file), CLEAN_CUT)
+        clean = decode.read(self.tree.path(file), self.cut)
         corrupted = corrupt_image(clean, number, name, self.function, severity, self.seed)
-        jpeg = io.BytesIO()
-        Image.fromarray(corrupted).save(jpeg, "JPEG", quality=QUALITY, optimize=True)
-        return jpeg.getvalue()
+        return jpeg.encode(corrupted) if self.as_jpeg else jpeg.encode_exactly(corrupted)
