@@ -177,6 +177,7 @@ def test_our_corruptions_are_made_from_the_clean_domain(
     assert torch.equal(exact, folder(pets).test_images(noise, index))
     assert "saved as JPEG of quality 85" in saved.note()
     assert "JPEG" not in data.note()
+    assert "procedural texture" in data.domain_note(Domain("frost", 5))
     assert data.domain_fingerprint(noise) == data.domain_fingerprint(CLEAN) != data.domain_fingerprint(NIGHT)
     (pets / "clean").rename(pets / "day")
     (problem,) = folder(pets, source_root=str(pets / "day")).problems([noise])

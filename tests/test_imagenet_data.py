@@ -33,6 +33,7 @@ from tta_bench.data.imagenet_clean import KAGGLE_TABLE, SYNSET_LISTS
 from tta_bench.data.imagenet_variants import ImageNetR, ImageNetSketch
 from tta_bench.data.regenerated import AS_SAVED, CLEAN_CUT, Regenerated
 from tta_bench.models.imagenet import ResNet50, VitB
+from tta_bench.parameters import spelled_out
 
 CLEAN, FOG, SNOW = Domain("clean", 0), Domain("fog", 5), Domain("snow", 5)
 EACH = 6
@@ -376,6 +377,11 @@ def test_regenerated_images_need_no_cache(sets: Path, monkeypatch: pytest.Monkey
     data = ImageNet(**SMALL)
     data.prepare(FOG, 2)
     assert torch.equal(data.test_images(FOG, np.arange(2)), wanted)
+
+
+def test_a_value_behind_the_name_is_the_root() -> None:
+    assert spelled_out("data", "imagenet:DIR") == ("imagenet", {"root": "DIR"})
+    assert spelled_out("data", "folder:DIR") == ("folder", {"root": "DIR"})
 
 
 def test_regenerated_images_say_so() -> None:

@@ -222,6 +222,9 @@ class Folder(Corrupting, ImageFiles):
         fewer = "" if shown == most else f"{shown} images a domain, of up to {most} that there are"
         return "; ".join(filter(None, [fewer, jpeg.NOTE if self.saved_as_jpeg else ""]))
 
+    def domain_note(self, domain: Domain) -> str:
+        return super().domain_note(domain) if self._is_made(domain) else ""
+
     # What may be wrong ----------------------------------------------------------------------------
 
     def problems(self, domains: Sequence[Domain]) -> list[str]:

@@ -22,7 +22,7 @@ from tta_bench.data.regenerated import SIZE, Regenerated
 
 
 @dataclass
-class ImageNet(OfImageNet, Corrupting):
+class ImageNet(Corrupting, OfImageNet):  # in this order `root` is the first field, for `imagenet:ROOT`
     """The validation set; corrupted images are made on first use and kept as JPEG files."""
 
     summary: ClassVar[str] = "ImageNet's validation images from your disk, clean or corrupted on first use"
