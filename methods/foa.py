@@ -51,9 +51,10 @@ class Foa(Method):
     A stream of single images is refused, as one image has no standard deviation; a single image at the
     end of a domain is predicted with the best prompt, and not learnt from.
 
-    `interval` I > 0 is FOA-I for batches smaller than I: images are kept until there are I of them to
-    learn from (the paper's V2). Predicted they are when they arrive, with the best prompt so far
-    (`immediate`), or all at once when the I are there (`deferred`): FOA with a batch size of I.
+    `interval` I > 0 is FOA-I: images are kept until there are at least I of them to learn from (the
+    paper's V2). They are predicted when they arrive, with the best prompt so far (`immediate`), or all at
+    once when the I are there (`deferred`). `deferred` is FOA with a batch size of I: smaller batches are
+    gathered, a larger one is cut into pieces of I, of which the last may be smaller.
 
     `as_released` differs on feature maps only: the shift's target is the last number of the source
     mean, and the source statistics are taken with the initial random prompt in place.
@@ -70,6 +71,7 @@ class Foa(Method):
     predictions: Literal["immediate", "deferred"] = "immediate"
     seed: Seed = 2020
 
+    version = "2"
     family = "forward-only"
     summary = "prompts by evolution strategy, features moved back to the source mean"
     cost = "28/0"
@@ -113,6 +115,8 @@ class Foa(Method):
     def step(self, x: Tensor) -> Tensor:
         if self.interval > self.gathers:
             return self._predict_then_collect(x)
+        if self.interval and len(x) > self.interval:
+            return torch.cat([self.step(part) for part in x.split(self.interval)])
         if len(x) < self.min_batch_size:
             self.skip(f"a batch of one image: {SPREAD_OF_ONE}")
             return self._predict(x)

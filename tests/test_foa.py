@@ -324,6 +324,15 @@ def test_deferred_predictions_are_those_of_a_batch_of_the_interval(write_yaml: C
         assert torch.equal(whole.step(x), waiting.step(x))
 
 
+def test_deferred_predictions_of_larger_batches_are_made_in_pieces_of_the_interval() -> None:
+    """13 images with I = 6: pieces of 6, 6 and 1, of which the last is too small to learn from."""
+    small, deferred = ready(), ready(interval=6, predictions="deferred")
+    x = images(0, 13)
+    assert torch.equal(deferred.step(x), torch.cat([small.step(part) for part in x.split(6)]))
+    assert_same(small.state_dict(), deferred.state_dict())
+    assert deferred.skipped_updates == 1
+
+
 def test_an_interval_can_be_cut() -> None:
     singles = [image for x in stream(3) for image in x.split(1)]
     whole, first, second = (ready(interval=4) for _ in range(3))

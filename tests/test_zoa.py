@@ -62,7 +62,7 @@ def bank_of(vectors: list[list[float]], sizes: list[int], **fields: Any) -> Bank
         "alpha_init": "derived",
         "temperature": 10.0,
         "residual_limit": 0.01,
-        "stale_similarity": False,
+        "released": False,
     }
     bank = Bank(torch.zeros(sum(sizes)), sizes, BankOptions(**{**options, **fields}))
     for vector in vectors:
@@ -324,6 +324,37 @@ def test_without_shifting_features_are_left_as_they_are() -> None:
     assert not torch.equal(outputs[1][0], outputs[1][1])
 
 
+@pytest.mark.parametrize(
+    ("variant", "network", "stored"),
+    [
+        ("released", ResNetMicro, 1),
+        ("released", VitMicro, 0),
+        ("corrected", ResNetMicro, 0),
+    ],
+)
+def test_the_first_batch_is_a_new_domain_where_source_images_pass_the_detector(
+    variant: str, network: type[ModelSource], stored: int
+) -> None:
+    method = ready(network, variant=variant)
+    for _ in range(2):
+        method.step(images(0, contrast=0.2))
+        assert len(method.bank) == stored
+        method.reset()
+    method.step(images(0))  # of the source's domain
+    assert len(method.bank) == 0
+
+
+@pytest.mark.parametrize(("variant", "stored"), [("corrected", 1), ("released", 0)])
+def test_released_code_sees_no_shift_in_batches_under_64(variant: str, stored: int) -> None:
+    method = ready(VitMicro, variant=variant, min_batch=None)
+    for contrast in (1.0, 0.2):
+        method.step(images(0, contrast=contrast))
+    assert len(method.bank) == stored
+    for seed, contrast in ((1, 1.0), (2, 0.2)):
+        method.step(images(seed, 64, contrast))
+    assert len(method.bank) > stored
+
+
 @pytest.mark.parametrize("network", MICRO)
 def test_the_released_shift_target_is_a_scalar_on_feature_maps(network: type[ModelSource]) -> None:
     method = ready(network, variant="released")
@@ -423,12 +454,20 @@ def test_the_older_of_the_most_similar_pair_goes() -> None:
 
 @pytest.mark.parametrize("stale", [False, True])
 def test_similarities_after_a_removal(stale: bool) -> None:
-    bank = bank_of(VECTORS, [2, 2], stale_similarity=stale)
-    fresh = bank_of([], [2, 2], capacity=9)
+    bank = bank_of(VECTORS, [2, 2], released=stale)
+    fresh = bank_of([], [2, 2], capacity=9, released=stale)
     for delta in bank.deltas[1:]:
         fresh._append_(delta, torch.tensor(0.0))
     assert torch.allclose(bank.similarity[:, -1], fresh.similarity[:, -1], atol=1e-6)
     assert torch.allclose(bank.similarity, fresh.similarity, atol=1e-6) == (not stale)
+
+
+@pytest.mark.parametrize("released", [False, True])
+def test_where_no_pair_is_similar_released_code_forgets_the_oldest(released: bool) -> None:
+    """All cosines are negative; released code compares them with the zeros of what is no pair."""
+    bank = bank_of([[1.0, 0.0], [-0.5, 0.87], [-0.57, -0.82]], [2], released=released)  # 0°, 120°, 235°
+    assert (bank.similarity[[0, 0, 1], [1, 2, 2]] < -0.4).all()
+    assert bank._redundant(torch.Generator()) == (0 if released else 1)
 
 
 def test_similarity_is_the_mean_over_layers() -> None:

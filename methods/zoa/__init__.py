@@ -37,6 +37,7 @@ from tta_bench_methods.zoa.selection import FlatParameters, adapted_norms
 from tta_bench_methods.zoa.shift_detection import DomainMonitor, channel_statistics
 
 DOMAIN_KEEP = 0.8  # weight of the old domain statistics
+RELEASED_MIN_BATCH = 64
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,10 @@ class Zoa(Method):
     """Norm parameters θ = θ⁰ + Σ_j α_j Δ_j + ε, with ε and α learnt from 1 + q forward passes.
 
     Defaults are those of ViT-B W8A8. `released` differs from `corrected` in: a scalar shift target on
-    feature maps; domain statistics updated in every pass; similarities that go stale when a vector is
-    removed; Adam's state cleared every step; the old shift on the first batch of a new domain.
+    feature maps; domain statistics updated in every pass, and on feature maps first by the source images;
+    no detection in batches under 64; similarities that go stale when a vector is removed, and pairs of
+    negative similarity ranked below what is no pair; Adam's state cleared every step; the old shift on
+    the first batch of a new domain.
     """
 
     variant: Literal["corrected", "released"] = "corrected"
@@ -80,11 +83,13 @@ class Zoa(Method):
     store: Literal["on_shift", "every"] = "on_shift"
     store_every: Count = 30  # batches
     tau: NonNegative = 0.1  # threshold of the shift detection
-    min_batch: Count | None = None  # smaller batches are not looked at for shifts; None: as the first
+    # Smaller batches are not looked at for shifts. None: as the first batch; released: 64.
+    min_batch: Count | None = None
     shift: bool = True  # activation shifting; false: predict from the features as they are
     share_prefix: bool = True  # compute once what passes have in common: same numbers, more memory
     seed: Seed = 2020
 
+    version = "2"
     family = "forward-only"
     summary = "zeroth-order steps on norm layers, with a bank of domains"
     cost = "2/0"
@@ -112,7 +117,21 @@ class Zoa(Method):
         self.start = norms[0].block
         self.parameters = FlatParameters(norms)
         self.source_statistics = SourceStatistics(*source.layer_statistics(model))
+        released = self.variant == "released"
+        self.source_domain = self._domain_of(source) if released and not model.tokens else None
         self.reset()
+
+    @torch.no_grad()
+    def _domain_of(self, source: Source) -> Tensor | None:
+        """Domain statistics of clean images: released code lets them pass the shift detection."""
+        monitor = self._monitor(DOMAIN_KEEP)
+        for x in source.batches():
+            monitor.changed(channel_statistics(self.model.stem_samples(self.model.stem(x))), len(x))
+        return monitor.domain
+
+    def _monitor(self, keep: float) -> DomainMonitor:
+        default = RELEASED_MIN_BATCH if self.variant == "released" else None
+        return DomainMonitor(self.tau, keep, self.min_batch or default)
 
     def reset(self) -> None:
         released = self.variant == "released"
@@ -122,14 +141,14 @@ class Zoa(Method):
             self.alpha_init,
             self.temperature,
             self.residual_limit,
-            stale_similarity=released,
+            released=released,
         )
         self.rng = torch.Generator().manual_seed(self.seed)
         self.bank = Bank(self.parameters.source, self.parameters.layer_sizes, options)
         self.residual = torch.zeros_like(self.parameters.source)  # ε
         self.adam = AdamW.fresh(self.bank.logits)
-        keep = DOMAIN_KEEP ** (1 + self.q if released else 1)
-        self.monitor = DomainMonitor(self.tau, keep, self.min_batch)
+        self.monitor = self._monitor(DOMAIN_KEEP ** (1 + self.q if released else 1))
+        self.monitor.domain = self.source_domain
         scalar = released and not self.model.tokens
         self.history = ActivationShift(shift_target(self.source_statistics, scalar))
         self.batches = 0

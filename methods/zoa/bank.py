@@ -25,7 +25,7 @@ class BankOptions:
     alpha_init: AlphaInit
     temperature: float
     residual_limit: float  # w_m
-    stale_similarity: bool
+    released: bool  # similarities as in the released code: stale after a removal, 0 for what is no pair
 
 
 class Bank:
@@ -38,7 +38,7 @@ class Bank:
         self.layer_sizes, self.options = list(layer_sizes), options
         self.deltas = source.new_zeros(1, len(source))
         self.logits = source.new_zeros(1)
-        self.similarity = source.new_empty(0, 0)  # [older, newer] of stored pairs, else −∞
+        self.similarity = source.new_empty(0, 0)  # [older, newer] of stored pairs, else no pair's
 
     def __len__(self) -> int:
         """How many vectors are stored, Δ_0 not counted."""
@@ -66,13 +66,15 @@ class Bank:
         self.logits = _without(self.logits, index + 1)
         if len(self.similarity):
             # Released code leaves the row where it is: all later vectors read a neighbour's numbers.
-            row = len(self.similarity) - 1 if self.options.stale_similarity else index
+            row = len(self.similarity) - 1 if self.options.released else index
             self.similarity = _without(_without(self.similarity, row).T, row).T
 
     def _append_(self, delta: Tensor, logit: Tensor) -> None:
         if self.options.policy == "similar":
             column = self._cosines(delta)
-            self.similarity = F.pad(self.similarity, (0, 1, 0, 1), value=float("-inf"))
+            # Released code starts from zeros: if all similarities are negative, the oldest vector goes.
+            no_pair = 0.0 if self.options.released else float("-inf")
+            self.similarity = F.pad(self.similarity, (0, 1, 0, 1), value=no_pair)
             self.similarity[:-1, -1] = column
         self.deltas = torch.cat([self.deltas, delta[None]])
         self.logits = torch.cat([self.logits, logit[None]])
