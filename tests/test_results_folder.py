@@ -290,7 +290,10 @@ def test_a_benchmark_is_no_neighbour_of_its_own(tmp_path: Path, store: ResultSto
     opened(tmp_path, "other", cell)
     (tmp_path / "link").symlink_to("other")
     shutil.copytree(tmp_path / "other", tmp_path / "a strange name")
-    assert [other.folder.name for other in store.neighbours()] == ["other"]
+    for name, second in (("an-older-one", 1000), ("a-newer-one", 2000)):
+        opened(tmp_path, name, cell)
+        os.utime(tmp_path / name / "benchmark.json", (second, second))
+    assert [other.folder.name for other in store.neighbours()] == ["other", "a-newer-one", "an-older-one"]
 
 
 # -- locks and the disk -----------------------------------------------------------------------------
