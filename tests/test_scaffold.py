@@ -14,7 +14,14 @@ from tta_bench import scaffold
 from tta_bench.cli import app
 from tta_bench.errors import UserError
 
-NAMES = {"method": "my-method", "quantizer": "my-quantizer", "model": "my-model", "data": "none"}
+NAMES = {
+    "method": "my-method",
+    "quantizer": "my-quantizer",
+    "model": "my-model",
+    "timm-model": "my-timm",
+    "data": "none",
+    "corruption": "my-corners",
+}
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +33,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def environment(packages: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> OtherEnvironment:
-    """An environment in which all four are installed."""
+    """An environment in which all of them are installed."""
     found = OtherEnvironment(tmp_path_factory.mktemp("environment"))
     folders = " ".join(f"-e '{folder}'" for folder in packages.values())
     found.shell(f"pip install --quiet {folders}", cwd=tmp_path_factory.getbasetemp())
@@ -38,8 +45,19 @@ def test_a_package_has_all_that_one_needs(packages: dict[str, Path]) -> None:
     own = {"tta_bench_my_method.py", "tests/test_tta_bench_my_method.py"}
     assert files >= {"pyproject.toml", "README.md", "benchmark.yaml"} | own
     texts = [p.read_text() for f in packages.values() for p in f.rglob("*.*") if "egg-info" not in str(p)]
-    assert not any("plugin-" in text or "PluginClass" in text for text in texts), "a word was not filled in"
+    words = ("plugin-", "PluginClass", "plugin_object")
+    assert not any(word in text for word in words for text in texts), "a word was not filled in"
     assert "class NoneData(Corruptible)" in (packages["data"] / "tta_bench_none.py").read_text()
+
+
+def test_templates_import_nothing_but_the_api(packages: dict[str, Path]) -> None:
+    imports = {
+        line.split()[1]
+        for folder in packages.values()
+        for line in next(folder.glob("*.py")).read_text().splitlines()
+        if line.startswith(("from tta_bench", "import tta_bench"))
+    }
+    assert imports == {"tta_bench.api"}
 
 
 def test_what_is_generated_keeps_its_contract(
@@ -47,7 +65,7 @@ def test_what_is_generated_keeps_its_contract(
 ) -> None:
     tests = " ".join(f"'{folder / 'tests'}'" for folder in packages.values())
     said = environment.shell(f"pytest -q -p no:cacheprovider {tests}", cwd=tmp_path)
-    assert "4 passed" in said
+    assert f"{len(NAMES)} passed" in said
 
 
 RUN = """
@@ -62,21 +80,21 @@ for file in sys.argv[1:]:
 """
 
 
-def test_benchmarks_run_as_generated_and_all_four_kinds_together(
+def test_benchmarks_run_as_generated_and_all_kinds_together(
     packages: dict[str, Path], environment: OtherEnvironment, tmp_path: Path
 ) -> None:
     together = {
         "name": "together",
-        "data": {"use": "none", "images": 40},
+        "data": {"use": "none", "images": 40, "saved_as_jpeg": True},
         "models": ["my-model"],
         "quantizers": ["fp32", {"use": "my-quantizer", "bits": "W4A32"}],
         "methods": ["source", "my-method", {"use": "tent", "name": "TENT"}],
-        "stream": {"corruptions": ["clean", "fog"], "rounds": 2, "batch_size": 16},
+        "stream": {"corruptions": ["clean", "fog", "my-corners"], "rounds": 2, "batch_size": 16},
     }
     (tmp_path / "run.py").write_text(RUN)
     (tmp_path / "together.yaml").write_text(yaml.safe_dump(together))
     generated = [
-        packages[kind] for kind in ("quantizer", "model", "data")
+        packages[kind] for kind in ("quantizer", "model", "data", "corruption")
     ]  # a method's: test_first_method.py
     files = " ".join(f"'{folder / 'benchmark.yaml'}'" for folder in generated)
     table = environment.shell(

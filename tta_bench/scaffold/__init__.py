@@ -1,7 +1,8 @@
 """`tta-bench new`: a complete plugin package, of real code that runs as it is, to be changed from there.
 
 The templates are valid Python themselves, so that they are linted and typed like the rest. In them,
-`plugin-name`, `plugin_module`, `PluginClass`, `plugin-kind` and `plugin-group` stand for what is asked for.
+`plugin-name`, `plugin_module`, `PluginClass`, `plugin_object` (the class, or a corruption's function),
+`plugin-kind` and `plugin-group` stand for what is asked for.
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ from tta_bench import registry
 from tta_bench.errors import UserError
 from tta_bench.store import writing
 
-GROUPS = {"method": "methods", "quantizer": "quantizers", "model": "models", "data": "data"}
+GROUPS = {
+    "method": "methods",
+    "quantizer": "quantizers",
+    "model": "models",
+    "timm-model": "models",
+    "data": "data",
+    "corruption": "corruptions",
+}
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*")
 LONGEST_NAME = 40
 FILES = {  # template → file of the package
@@ -78,11 +86,14 @@ def _words(kind: str, name: str) -> dict[str, str]:
     module = f"tta_bench_{name.replace('-', '_').lower()}"
     if find_spec(module) is not None:
         raise UserError(f"new {kind}: a module {module} is installed already. Choose another name.")
+    # The kind at its end keeps a class from being called None, or like something it imports.
+    words = f"{name}-{kind}".split("-")
+    a_class, a_function = "".join(word[0].upper() + word[1:] for word in words), "_".join(words).lower()
     return {
         "plugin-name": name,
         "plugin_module": module,
-        # The kind at its end keeps a class from being called None, or like something it imports.
-        "PluginClass": "".join(word[0].upper() + word[1:] for word in (*name.split("-"), kind)),
+        "PluginClass": a_class,
+        "plugin_object": a_function if kind == "corruption" else a_class,
         "plugin-kind": kind,
         "plugin-group": GROUPS[kind],
     }

@@ -12,8 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tta_bench.api import Count, Domain
-from tta_bench.data.corruptible import Corruptible, Split
+from tta_bench.api import Corruptible, Count, Domain, Split
 
 CLASSES, SIDE = 10, 32
 TEST, LABELS, SOURCE = "test_images.npy", "test_labels.npy", "source_images.npy"
@@ -30,6 +29,7 @@ class PluginClass(Corruptible):
 
     root: str = ""  # a folder with the three arrays; images are uint8 [N, 32, 32, 3], labels integers
     images: Count = 1000  # test images to generate, if there is no folder
+    saved_as_jpeg: bool = False  # save corrupted images as JPEG, as ImageNet-C's are; the note then says so
 
     def clean_test(self) -> Split:
         """The labelled images, in an order of which every beginning has all classes."""
@@ -40,8 +40,12 @@ class PluginClass(Corruptible):
         return Split(images, labels, np.arange(len(labels)))
 
     def clean_source(self) -> np.ndarray:
-        """What a deployed model may know of its training: images without labels."""
+        """What a deployed model may know of its training: shuffled, with the class mix of the test images."""
         return self._array(SOURCE) if self.root else gratings(256, seed=0)[0]
+
+    def source_labels(self) -> np.ndarray | None:
+        """Their classes, if they are known: for warnings alone, no method sees them."""
+        return None if self.root else gratings(256, seed=0)[1]
 
     def fingerprint(self) -> str:
         if self.problems([]):

@@ -27,21 +27,25 @@ class Block(nn.Module):
         super().__init__()
         self.conv1 = nn.Conv2d(WIDTH, WIDTH, 3, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(WIDTH)
+        self.act1 = nn.ReLU()
         self.conv2 = nn.Conv2d(WIDTH, WIDTH, 3, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(WIDTH)
+        self.act2 = nn.ReLU()
 
     def forward(self, x: Tensor) -> Tensor:
-        branch = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
-        return F.relu(x + branch)
+        branch = self.bn2(self.conv2(self.act1(self.bn1(self.conv1(x)))))
+        return self.act2(x + branch)
 
 
 class Net(nn.Module):
-    """Its parts; the adapter runs them."""
+    """Its parts; the adapter runs them. Called as in timm's ResNets, they can be quantised by MQBench."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(3, WIDTH, 3, stride=2, padding=1, bias=False)
-        self.bn = nn.BatchNorm2d(WIDTH)
+        self.conv1 = nn.Conv2d(3, WIDTH, 3, stride=2, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(WIDTH)
+        self.act1 = nn.ReLU()
+        self.maxpool = nn.Identity()
         self.blocks = nn.ModuleList(Block() for _ in range(DEPTH))
         self.fc = nn.Linear(WIDTH, CLASSES)
 
@@ -49,7 +53,9 @@ class Net(nn.Module):
 class Adapter(Model):
     """What methods and quantizers see: logits = head(pool(blocks(enter(stem(x)))))."""
 
-    family = "plugin-name"
+    # Presets of methods depend on the family. "resnet", "vit" and "vim" promise what docs/first-model.md
+    # says. With any other name, methods take their defaults, and `tta-bench plan` says so.
+    family = "resnet"
     tokens = False  # the hidden state is a feature map, not a sequence of tokens
 
     @property
@@ -61,13 +67,13 @@ class Adapter(Model):
         return self.net.fc
 
     def stem(self, x: Tensor, prompt: Tensor | None = None) -> Tensor:
-        x = self.normalise(x)
+        x = self.normalise(x)  # which also quantises the input, if a quantizer wants that
         if prompt is not None:
             x = x + F.conv2d(x, prompt, padding=PROMPT_SIDE // 2)
-        return self.net.conv(x)
+        return self.net.conv1(x)
 
     def enter(self, embedded: Tensor) -> Tensor:
-        return F.relu(self.net.bn(embedded))
+        return self.net.maxpool(self.net.act1(self.net.bn1(embedded)))
 
     def pool(self, hidden: Tensor) -> Tensor:
         return hidden.mean((2, 3))
@@ -95,7 +101,7 @@ class PluginClass(ModelSource):
 
     weights: str = ""  # a .safetensors file of Net's state dict
 
-    family = "plugin-name"  # what presets of methods may depend on
+    family = Adapter.family
     num_classes = CLASSES
     input_size = SIDE
     paths = ("weights",)  # says where, not what: results are known by the fingerprint instead
