@@ -230,7 +230,7 @@ def test_only_bottlenecks_have_v1_strides() -> None:
 class MicroByPath(TimmModel):
     """resnet-micro from a file, with either stride."""
 
-    family, name, tag, num_classes, input_size = "resnet", "by-path", "", 10, 32
+    family, name, num_classes, input_size = "resnet", "by-path", 10, 32
     scale = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}  # noqa: RUF012
 
     def __init__(self, weights: Path, stride: Any = "v1.5") -> None:
@@ -259,6 +259,13 @@ def test_a_checkpoint_without_num_batches_tracked_will_do(tmp_path: Path) -> Non
     save_file({k: t for k, t in older.items() if k != "bn1.weight"}, tmp_path / "broken.safetensors")
     (problem,) = MicroByPath(tmp_path / "broken.safetensors").problems()
     assert "missing: bn1.weight" in problem
+
+
+def test_weights_that_no_hub_has_are_told_with_a_remedy() -> None:
+    source = MicroByPath(Path("auto"))
+    (problem,) = source.problems()
+    assert problem == "by-path has no weights on a hub. Give `weights: PATH` or `weights: random`."
+    assert source.fingerprint() == ""
 
 
 # -- tta-bench models check --------------------------------------------------------------------------

@@ -132,6 +132,8 @@ class ImageNetModel(ModelSource):
 class TimmModel(ImageNetModel):
     """A network of timm's, with the weights that its hub has under the full tag, or your own."""
 
+    tag = ""  # none: there are no weights but your own
+
     def network(self) -> nn.Module:
         import timm
 
@@ -144,9 +146,13 @@ class TimmModel(ImageNetModel):
         return VitModel(net, **facts) if self.family == "vit" else ResNetModel(net, **facts)
 
     def _local(self) -> Path | None:
-        return state_dicts.in_hub_cache(f"timm/{self.tag}")
+        return state_dicts.in_hub_cache(f"timm/{self.tag}") if self.tag else None
 
     def _fetched(self) -> Path:
+        if not self.tag:
+            raise BadWeights(
+                f"{self.name} has no weights on a hub. Give `weights: PATH` or `weights: random`."
+            )
         return state_dicts.fetch(f"timm/{self.tag}")
 
 
