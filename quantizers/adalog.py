@@ -47,6 +47,7 @@ BASE_BITS = 8  # q ≤ 137
 class AdaLog(BlockwiseQuantizer):
     """AdaLog; `rows` tokens enter a site's search where the exact Gram form would cost more."""
 
+    version = "2"
     summary = "adaptive-base logarithmic softmax and GELU, reparametrised norms; transformers"
     bits: LowBits = "W4A4"
     rounds: Count = 3
@@ -111,7 +112,8 @@ class AdaLog(BlockwiseQuantizer):
         bits = Bits.parse(self.bits).activation
         right = UniformActivation(fields["b_scale"], fields["b_zero"], bits)
         if kind == "values":
-            return QuantMatmul(AdaLogActivation(torch.tensor(1.0), fields["a_q"], bits), right)
+            scale = fields.get("a_scale", torch.tensor(1.0))  # reconstruction learns it
+            return QuantMatmul(AdaLogActivation(scale, fields["a_q"], bits), right)
         return QuantMatmul(UniformActivation(fields["a_scale"], fields["a_zero"], bits), right)
 
     def _layer(self, kind: Kind, old: nn.Module, fields: dict[str, Tensor]) -> nn.Module:
@@ -138,7 +140,8 @@ class AdaLog(BlockwiseQuantizer):
         sites = {}
         for site, kind in vit_sites(model).items():
             if kind in ("scores", "values"):
-                sites[site] = _packed_product(kind, head_count(model, site), bits.activation)
+                learnt = kind == "values" and self.reconstruction != "none"  # softmax's scale is else 1
+                sites[site] = _packed_product(kind, head_count(model, site), bits.activation, learnt)
                 continue
             rows = len(model.net.get_submodule(site).get_parameter("weight"))
             of_input = {"conv": 0, "gelu": BASE_BITS}.get(kind, bits.activation)
@@ -147,10 +150,10 @@ class AdaLog(BlockwiseQuantizer):
         return packed_bytes(model, sites)
 
 
-def _packed_product(kind: Kind, heads: int, bits: int) -> Packing:
+def _packed_product(kind: Kind, heads: int, bits: int, learnt_scale: bool) -> Packing:
     if kind == "scores":
         return Packing(scales=2 * heads, zero_bits=2 * heads * bits)
-    return Packing(scales=heads, zero_bits=heads * bits + BASE_BITS)
+    return Packing(scales=heads + learnt_scale, zero_bits=heads * bits + BASE_BITS)
 
 
 def _unshifted(bias: Tensor | nn.Module | None, weight: Tensor) -> Tensor:

@@ -52,11 +52,11 @@ class LearnableUniform(nn.Module):
 
 
 class LearnableLog(nn.Module):
-    """An AdaLog quantiser; its scale learns unless it is softmax's, which is 1."""
+    """An AdaLog quantiser whose scale learns; softmax's starts at 1. Its base stays."""
 
     def __init__(self, fixed: AdaLogActivation) -> None:
         super().__init__()
-        self.scale = nn.Parameter(fixed.scale.clone(), requires_grad=fixed.shift > 0)
+        self.scale = nn.Parameter(fixed.scale.clone())
         self.q, self.bits, self.shift = fixed.q, fixed.bits, fixed.shift
 
     def forward(self, x: Tensor) -> Tensor:
@@ -161,8 +161,7 @@ def _make_learnable_(net: nn.Module, root: str) -> dict[str, nn.Parameter]:
         else:
             continue
         replace_module(net, f"{site}.{place}", new)
-        if new.scale.requires_grad:
-            scales[f"{site}.{FIELDS[place]}"] = new.scale
+        scales[f"{site}.{FIELDS[place]}"] = new.scale
     return scales
 
 

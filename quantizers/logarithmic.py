@@ -3,7 +3,9 @@
     n = round(−log2(clip(x/s, 1e−15, 1)) · 37/q);   n ≥ 2^b gives 0, else
     x̂ = s · 2^(−⌊nq/37⌋) · T[nq mod 37],   T[j] = round(2^(−j/37) · M)/M,   M = 2^(b+1) − 2
 
-T is coarse, as integer hardware would have it; at run time all of it is one table of 2^b entries.
+T is coarse, as integer hardware would have it; at run time all of it is one table. It has 2^b + 1 levels, one
+more than b bits can name: the codes 0 … 2^b − 1 and zero. The authors' code has the same, so their published
+figures at b bits are of 2^b + 1 levels; byte counts take b bits for a code, as activations are never stored.
 """
 
 from __future__ import annotations

@@ -333,7 +333,12 @@ def test_adalog_reconstruction_brings_a_block_closer(
     assert unit.name == "blocks.2"
     model = quantised("adalog", calibrations)
     learned = learn_unit(unit, model.net, floating.net, Schedule(steps=60, lr=0.2))
-    assert set(learned) <= set(plain)
+    softmax = "blocks.2.attn.matmul2.a_scale"
+    assert set(learned) - set(plain) == {softmax}  # 1 until it is learnt
+    assert learned[softmax].shape == ()
+    assert 0 < abs(float(learned[softmax]) - 1) < 0.01  # 60 steps of at most 4e-5
+    installed = SCHEMES["adalog"].install(VitMicro().build(), plain | learned).net
+    assert installed.get_submodule("blocks.2.attn.matmul2").a.scale == learned[softmax]
     errors = []
     for calibration in (plain, plain | learned):
         block = SCHEMES["adalog"].install(VitMicro().build(), calibration).blocks[2]
@@ -351,8 +356,10 @@ def test_adalog_reconstruction_goes_over_all_units(
     calls: list[tuple[int, int]] = []
     found = quantizer.calibrate(VitMicro().build(), images, lambda *call: calls.append(call))
     assert calls == [(i, 38 + 8) for i in range(1, 9)]  # the search, replaced here, would tell 38 more
-    assert found.keys() == plain.keys()
-    assert {key: t.dtype for key, t in found.items()} == {key: t.dtype for key, t in plain.items()}
+    assert found.keys() - plain.keys() == {f"blocks.{i}.attn.matmul2.a_scale" for i in range(6)}
+    assert {key: found[key].dtype for key in plain} == {key: t.dtype for key, t in plain.items()}
+    extra = quantizer.packed_bytes(VitMicro().build()) - AdaLog(bits="W4A4").packed_bytes(VitMicro().build())
+    assert extra == 6 * 4  # a softmax scale for each block
 
 
 @pytest.mark.parametrize("name", SCHEMES)
