@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -29,37 +28,6 @@ WITHOUT_CHANCE = {
     "jpeg_compression",
     "saturate",
 }
-# Steps of severity at which the published constants for 32 pixels do not move images further away.
-NOT_FARTHER = {
-    "glass_blur": {(1, 2), (2, 3), (4, 5)},  # the same shuffle, and blur brings values together
-    "motion_blur": {(3, 4)},  # the same sigma, only its tail is longer
-    "frost": {(2, 3), (3, 4), (4, 5)},  # the image's share falls while that of the ice rises
-    "elastic_transform": {(1, 2), (2, 3), (3, 4), (4, 5)},  # the affine part shrinks all the way
-    "spatter": {(3, 4)},  # from water to mud
-    "saturate": {(2, 3)},  # from pale to strong
-}
-# Mean distance from clean at severity 5, in grey levels: a change here needs a new VERSION.
-DISTANCE_AT_5 = {
-    "gaussian_noise": 19.4,
-    "shot_noise": 18.5,
-    "impulse_noise": 8.9,
-    "defocus_blur": 9.5,
-    "glass_blur": 17.5,
-    "motion_blur": 15.3,
-    "zoom_blur": 16.7,
-    "snow": 50.5,
-    "frost": 38.0,
-    "fog": 39.4,
-    "brightness": 54.4,
-    "contrast": 35.9,
-    "elastic_transform": 13.7,
-    "pixelate": 8.8,
-    "jpeg_compression": 8.1,
-    "speckle_noise": 18.9,
-    "gaussian_blur": 9.7,
-    "spatter": 5.5,
-    "saturate": 30.7,
-}
 
 
 @pytest.fixture(scope="module")
@@ -73,16 +41,6 @@ def picture(height: int, width: int) -> np.ndarray:
     image = np.asarray(Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC))
     image.setflags(write=False)
     return image
-
-
-def distances(name: str, split: Split, count: int = 100) -> list[float]:
-    """Mean absolute distance from clean for severities 1–5."""
-    clean, ids = split.images[:count], split.ids[:count]
-    function = registry.load("corruptions", name)
-    return [
-        float(np.abs(np.stack([*corrupt(clean, ids, name, function, severity, 0)]) - 1.0 * clean).mean())
-        for severity in range(1, 6)
-    ]
 
 
 @pytest.mark.parametrize("size", [(32, 32), (224, 224), (40, 48), (100, 75)])
@@ -112,14 +70,6 @@ def test_chance_depends_on_seed_name_severity_and_image(name: str) -> None:
     here = function(image, 3, rng_of(0, name, 3, 7))
     for other in (rng_of(1, name, 3, 7), rng_of(0, "x", 3, 7), rng_of(0, name, 3, 8)):
         assert np.array_equal(here, function(image, 3, other)) == (name in WITHOUT_CHANCE)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_strength_grows_with_severity(name: str, test_split: Split) -> None:
-    found = distances(name, test_split)
-    not_farther = {(step, step + 1) for step, (a, b) in enumerate(pairwise(found), start=1) if b <= a}
-    assert not_farther <= NOT_FARTHER.get(name, set())
-    assert found[4] == pytest.approx(DISTANCE_AT_5[name], rel=0.03)
 
 
 def test_result_is_independent_of_limit_and_order(test_split: Split) -> None:

@@ -33,7 +33,7 @@ from tta_bench.api import (
     Source,
     Target,
 )
-from tta_bench.corruptions.apply import checked
+from tta_bench.corruption_checks import CORRUPTION_CHECKS
 from tta_bench.families import FAMILIES
 from tta_bench.isolation import settings_kept
 from tta_bench.parameters import check_params
@@ -596,18 +596,6 @@ def _first_domain(data: Any) -> Domain:
     return next(domain for domain in domains if not data.problems([domain]))
 
 
-def corruption_is_seeded(corrupt: Any, name: str) -> None:
-    """same seed, same bytes; shape and type stay; the input stays."""
-    image = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
-    before = image.copy()
-    for severity in range(1, 6):
-        one, two = (
-            checked(corrupt(image, severity, np.random.default_rng(7)), name, image.shape) for _ in range(2)
-        )
-        assert np.array_equal(one, two), f"severity {severity} is not reproducible"
-    assert np.array_equal(image, before), "the input was changed"
-
-
 PLUGIN_CHECKS: list[Callable[..., None]] = [parameters_are_plain, version_is_text]
 METHOD_CHECKS: list[Callable[..., None]] = [
     predicts_every_sample,
@@ -643,4 +631,3 @@ MODEL_CHECKS: list[Callable[..., None]] = [
     model_facts_agree,
 ]
 DATA_CHECKS: list[Callable[..., None]] = [data_is_consistent]
-CORRUPTION_CHECKS: list[Callable[..., None]] = [corruption_is_seeded]

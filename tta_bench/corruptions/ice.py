@@ -1,18 +1,20 @@
 """Sheets of ice, made from noise, with the mean, the spread and the spectrum of frost photographs.
 
-Needles grow in three directions where a cloud lets them. Their phases are kept, which makes the sheet look
-like frost; their amplitudes are replaced, so that the power falls with the frequency as in a photograph.
+Needles grow in three directions where a cloud lets them. Their shapes are kept, which makes the sheet look
+like frost. Their power is replaced, so that it falls with the frequency as in a photograph, and so are their
+values: of the photographs only mean and spread are known, so the values get a normal distribution.
 """
 
 from __future__ import annotations
 
 import cv2
 import numpy as np
+from scipy.special import ndtri
 
 SHEETS = 5  # as many as the photographs that the original draws from
 SIDE_PIXELS = 512
 MEAN_LEVEL = 160.0
-SPREAD_LEVELS = 24.8  # within a sheet; within a crop of 224 pixels 24
+SPREAD_LEVELS = 24.0  # within a sheet, and within its crops of 224 pixels
 # Power falls with this power of the frequency. Photographs of nature have 1.6 to 3 (Tolhurst, Tadmor and
 # Chao 1992, "Amplitude spectra of natural images"), those with much fine detail the least.
 POWER_EXPONENT = 1.6
@@ -30,21 +32,33 @@ def sheets() -> tuple[np.ndarray, ...]:
 
 
 def _sheet(rng: np.random.Generator) -> np.ndarray:
-    grey = MEAN_LEVEL + SPREAD_LEVELS * _with_power_law(_crystals(rng))[..., None]
+    grey = MEAN_LEVEL + SPREAD_LEVELS * _as_photograph(_crystals(rng))[..., None]
     return np.clip(np.rint(grey + (1 - grey / 255) * SHADE_RGB), 0, 255).astype(np.uint8)
 
 
+def _as_photograph(pattern: np.ndarray) -> np.ndarray:
+    """The pattern with the power of a photograph and values of a standard normal distribution."""
+    for _ in range(3):  # each step spoils a little of what the other has reached
+        pattern = _with_normal_values(_with_power_law(pattern))
+    return pattern
+
+
 def _with_power_law(pattern: np.ndarray) -> np.ndarray:
-    """The pattern with mean 0, deviation 1 and, averaged over directions, the power of a photograph."""
+    """The pattern with another power at each frequency, the same on average over the directions."""
     side = len(pattern)
     radius = np.hypot(np.fft.fftfreq(side)[:, None], np.fft.rfftfreq(side)) * side
     ring = np.rint(radius).astype(int)
-    waves = np.fft.rfft2(pattern)
+    waves = np.fft.rfft2(pattern - pattern.mean())
     power = np.bincount(ring.ravel(), (np.abs(waves) ** 2).ravel()) / np.bincount(ring.ravel())
-    waves *= np.maximum(radius, 1) ** (-POWER_EXPONENT / 2) / np.sqrt(power)[ring]
-    waves[0, 0] = 0
-    shaped = np.fft.irfft2(waves, pattern.shape)
-    return shaped / shaped.std()
+    amplitude = np.maximum(radius, 1) ** (-POWER_EXPONENT / 2)
+    return np.fft.irfft2(waves * amplitude / np.sqrt(np.maximum(power, 1e-12))[ring], pattern.shape)
+
+
+def _with_normal_values(pattern: np.ndarray) -> np.ndarray:
+    """The pattern with its values replaced, in their order, by those of a standard normal distribution."""
+    rank = np.empty(pattern.size)
+    rank[np.argsort(pattern, axis=None, kind="stable")] = np.arange(pattern.size) + 0.5
+    return ndtri(rank / pattern.size).reshape(pattern.shape)
 
 
 def _crystals(rng: np.random.Generator) -> np.ndarray:
