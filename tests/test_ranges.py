@@ -82,9 +82,10 @@ def test_a_field_takes_what_its_range_says_and_nothing_beyond(group: str, name: 
     kind = field_types(cls)[field]
     for value, taken in edges(kind.schema):
         _, problems = check_params(cls, {field: value}, "x")
-        assert (not problems) == taken, (value, problems)
+        of_field = [problem for problem in problems if problem.path == f"x.{field}"]
+        assert (not of_field) == taken, (value, problems)  # a value in its range may still not fit others
         if not taken:
-            assert f"x.{field}: {value!r} does not fit: it must be " in str(problems[0])
+            assert f"{value!r} does not fit: it must be " in of_field[0].text
             with pytest.raises(ValueError, match="does not fit"):
                 cls(**{field: value})
 
