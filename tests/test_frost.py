@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from typer.testing import CliRunner
 
 from tests.image_trees import write_imagenet
-from tta_bench import config, grid, registry
+from tta_bench import cli, config, grid, registry
 from tta_bench.api import Domain
 from tta_bench.corruptions.apply import corrupt, rng_of, version_of
 from tta_bench.corruptions.frost import SHARES, Frost, frost, made_here
@@ -21,6 +23,7 @@ from tta_bench.data.frost_images import STEMS
 from tta_bench.data.imagenet import ImageNet
 from tta_bench.data.pixels import to_tensor
 from tta_bench.errors import UserError
+from tta_bench.store import ResultStore
 
 FROST, FOG = Domain("frost", 5), Domain("fog", 5)
 BLACK = np.zeros((224, 224, 3), np.uint8)
@@ -226,3 +229,31 @@ def test_photographs_that_are_too_small_are_named_with_their_sizes(tmp_path: Pat
     assert Cifar10Mini(frost_images=str(fitting)).problems([FROST]) == []
     with pytest.raises(UserError, match="160 x 160 pixels where it is used, and the image 224 x 224"):
         Cifar10Mini(frost_images=str(fitting)).corruption("frost")(BLACK, 5, np.random.default_rng(0))
+
+
+@pytest.mark.usefixtures("no_bytes")
+def test_the_record_says_which_frost_was_used(
+    photographs: Path, write_yaml: Callable[..., Path], tmp_path: Path
+) -> None:
+    notes: list[set[str]] = []
+    for corruption, folder in (("frost", ""), ("frost", str(photographs)), ("fog", "")):
+        stream = {"corruptions": [corruption], "severity": 5, "rounds": 1, "batch_size": 8, "limit": 8}
+        data = {"use": "cifar10-mini", "frost_images": folder}
+        file = write_yaml(data=data, methods=["source"], quantizers=["fp32"], stream=stream)
+        results = tmp_path / f"results{len(notes)}"
+        outcome = CliRunner().invoke(cli.app, ["run", str(file), "--results", str(results)])
+        assert outcome.exit_code == 0, outcome.output
+        store = ResultStore(results, "small")
+        notes.append(
+            {(store.description(row["key"]) or {})["data_note"] for row in store.manifest()["cells"]}
+        )
+    with_them = Cifar10Mini(frost_images=str(photographs)).domain_note(FROST)
+    assert notes == [{Cifar10Mini().domain_note(FROST)}, {with_them}, {""}]
+
+
+def test_a_run_without_the_photographs_is_refused_at_once(write_yaml: Callable[..., Path]) -> None:
+    stream = {"corruptions": ["frost"], "severity": 5, "rounds": 1, "batch_size": 8, "limit": 8}
+    file = write_yaml(data={"use": "cifar10-mini", "frost_images": "nowhere"}, stream=stream)
+    outcome = CliRunner().invoke(cli.app, ["validate", str(file)])
+    assert isinstance(outcome.exception, UserError)
+    assert "nowhere: there is no such folder. Set data.frost_images" in str(outcome.exception)
