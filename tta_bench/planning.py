@@ -7,6 +7,7 @@ from typing import Any
 
 from tta_bench import accounts, memory, registry
 from tta_bench.api import Target
+from tta_bench.cautions import cautions
 from tta_bench.describe import Description, columns
 from tta_bench.disk import needed
 from tta_bench.errors import Unsupported, UserError
@@ -19,7 +20,7 @@ MIB = 2**20
 
 def describe(name: str, cells: Sequence[Cell]) -> Description:
     """Cells, tasks, passes, disk and memory of a grid."""
-    cost, disk = passes(cells), needed(cells)
+    cost, disk, warnings = passes(cells), needed(cells), cautions(cells)
     rows = [_row(cell) for cell in {accounts.facts(c): c for c in cells}.values()]
     ratio = cost.executed / cost.naive if cost.naive else 1.0
     data = {
@@ -31,6 +32,7 @@ def describe(name: str, cells: Sequence[Cell]) -> Description:
         "naive_passes": cost.naive,
         "disk_bytes": disk._asdict(),
         "memory": rows,
+        "warnings": warnings,
     }
     text = (
         f"{name}: {data['cells']} cells in {data['tasks']} tasks, {data['records']} records.\n"
@@ -38,7 +40,7 @@ def describe(name: str, cells: Sequence[Cell]) -> Description:
         f"would need {cost.naive} ({ratio:.2f} of it).\n"
         f"Disk, about: images {disk.images / 1e9:.1f} GB, weights {disk.weights / 1e9:.2f} GB, "
         f"results {disk.results / 1e6:.1f} MB, features kept between rounds {disk.features / 1e9:.2f} GB a "
-        f"worker.\n\n{columns(rows)}"
+        f"worker.\n\n{columns(rows)}" + "".join(f"\n\nWarning: {text}" for text in warnings)
     )
     return Description(text, data)
 

@@ -582,7 +582,9 @@ def data_is_consistent(data: Any) -> None:
     first = data.test_images(domain, index)
     side = data.input_size
     assert first.shape == (len(index), 3, side, side), f"images are {tuple(first.shape)}"
-    assert data.source_images().shape[1:] == first.shape[1:], "source and test images differ in shape"
+    source, named = data.source_images(), data.source_labels()
+    assert source.shape[1:] == first.shape[1:], "source and test images differ in shape"
+    assert named is None or len(named) == len(source), "source images and their labels differ in number"
     assert torch.equal(first, data.test_images(domain, index)), "images change"
     assert 0 <= first.min() <= first.max() <= 1, "images must be in [0, 1]"
     assert data.fingerprint() == data.fingerprint(), "fingerprint changes"
