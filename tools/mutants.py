@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.list or options.show:
         _print(chosen, diffs=bool(options.show))
         return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and end what is running
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what is running, and saves the report
     for name in THREADS:  # before numpy and torch are imported, which is before the first fork
         os.environ.setdefault(name, "1")
     earlier = report.load(options.out) if options.again else []
