@@ -484,6 +484,17 @@ def test_other_policies() -> None:
     assert queue.similarity.numel() == everything.similarity.numel() == 0
 
 
+def test_shifts_and_vectors_are_counted_until_a_reset_and_in_a_saved_state() -> None:
+    method, other = ready(VitMicro, bank_size=2), ready(VitMicro, bank_size=2)
+    for x in stream(8):
+        method.step(x)
+    assert method.counters() == {"detected_shifts": 3, "stored_vectors": 2}
+    other.load_state_dict(saved(method.state_dict()))
+    assert other.counters() == method.counters()
+    method.reset()
+    assert method.counters() == {"detected_shifts": 0, "stored_vectors": 0}
+
+
 def test_a_shift_stores_and_the_bank_stays_small() -> None:
     method = ready(VitMicro, bank_size=2)
     sizes = []

@@ -439,6 +439,13 @@ class Method(Plugin):
         self.skipped_updates += 1
         self.skipped_reasons = {**self.skipped_reasons, reason: self.skipped_reasons.get(reason, 0) + 1}
 
+    def counters(self) -> dict[str, int]:
+        """What a method counts since its last reset, for records: read at the end of every domain.
+
+        A count that moves with the stream belongs to `state_dict`, too.
+        """
+        return {}
+
     def passes_of_step(self) -> tuple[int, int]:
         """Forward and backward passes a batch, as declared in `cost`; of a range the lower end."""
         return passes_of_cost(self)

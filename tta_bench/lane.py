@@ -92,7 +92,14 @@ class Lane:
                     return
                 saved = time.monotonic()
         counts = {k: v for k, v in vars(tally).items() if k != "score"}
-        yield tally.score.summary() | counts
+        yield tally.score.summary() | counts | self._counters()
+
+    def _counters(self) -> Record:
+        """The method's own counts, if it has any."""
+        counters = {str(name): int(count) for name, count in self.method.counters().items()}
+        if any(count < 0 for count in counters.values()):
+            raise ValueError(f"the method counts below zero: {counters}")
+        return {"counters": counters} if counters else {}
 
     def _batches(self, feed: Feed, round: int, domain: Domain, first: int) -> Iterator[Batch]:
         if self.backbone is None:

@@ -289,7 +289,8 @@ def reset_forgets(bench: Bench) -> None:
 
 def state_continues(bench: Bench) -> None:
     """a saved state continues in a new instance bit for bit."""
-    whole = bench.stream(bench.ready())
+    uncut = bench.ready()
+    whole, counted = bench.stream(uncut), uncut.counters()
     first = bench.ready()
     bench.step(first, bench.images[0])
     file = io.BytesIO()
@@ -299,6 +300,7 @@ def state_continues(bench: Bench) -> None:
     file.seek(0)
     second.load_state_dict(torch.load(file, weights_only=True))
     _same(whole[1:], [bench.step(second, x) for x in bench.images[1:]], "after load_state_dict()")
+    assert second.counters() == counted, "counters() differs after load_state_dict(): save what it counts"
 
 
 def same_seed_same_numbers(bench: Bench) -> None:

@@ -151,7 +151,7 @@ class Zoa(Method):
         self.monitor.domain = self.source_domain
         scalar = released and not self.model.tokens
         self.history = ActivationShift(shift_target(self.source_statistics, scalar))
-        self.batches = 0
+        self.batches = self.shifts = 0
         self.parameters.write_(self.residual)
 
     @torch.no_grad()
@@ -160,6 +160,7 @@ class Zoa(Method):
         prefix = self._prefix(x)
         changed = self.monitor.changed(prefix.statistics, len(x))
         offset = self.history.offset() if self.shift else None
+        self.shifts += changed
         if changed:
             self.history.mean = None
             offset = offset if self.variant == "released" else None
@@ -242,6 +243,9 @@ class Zoa(Method):
             self.bank.logits, for_logits, self.lr_alpha, self.weight_decay_alpha
         )
 
+    def counters(self) -> dict[str, int]:
+        return {"detected_shifts": self.shifts, "stored_vectors": len(self.bank)}
+
     def fill(self) -> None:
         """Bring the state to its full size, for byte counts: a bank full of zeros."""
         self.bank.fill_()
@@ -258,6 +262,7 @@ class Zoa(Method):
             "mean": self.history.mean,
             "rng": self.rng.get_state(),
             "batches": self.batches,
+            "shifts": self.shifts,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -267,5 +272,5 @@ class Zoa(Method):
         self.monitor.domain, self.monitor.min_batch = state["domain"], state["min_batch"]
         self.history.mean = state["mean"]
         self.rng.set_state(state["rng"])
-        self.batches = state["batches"]
+        self.batches, self.shifts = state["batches"], state["shifts"]
         self.parameters.write_(self.bank.combine() + self.residual)
