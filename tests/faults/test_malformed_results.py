@@ -367,10 +367,11 @@ def test_names_and_reasons_of_a_folder_do_not_reach_the_terminal(tmp_path: Path)
     labels = manifest["cells"][0]["labels"]
     labels |= {name: f"{name} {SEQUENCE}" for name in ("model", "quantizer", "method")}
     (store.folder / "benchmark.json").write_text(json.dumps(manifest))
-    store.append(KEY, [{"key": KEY, "status": "failed", "code": "c", "reason": f"x\n  why {SEQUENCE}"}])
+    failure = {"key": KEY, "status": "failed", "code": report_results.CODE, "reason": f"x\n  why {SEQUENCE}"}
+    store.append(KEY, [failure])
     hostile = (tmp_path / "results").rename(tmp_path / f"results {SEQUENCE}")
     for code, said in looked_at(hostile, tmp_path):
-        assert code == 0
+        assert code == 0, said
         assert "\\u001b[2J" in said or "page.html" in said
         assert not set(said) & CONTROL
     console = Console(file=io.StringIO(), width=200, color_system=None, force_terminal=True)
