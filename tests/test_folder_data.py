@@ -170,7 +170,10 @@ def test_our_corruptions_are_made_from_the_clean_domain(
     data, saved = folder(pets), folder(pets, saved_as_jpeg=True)
     assert data.problems([CLEAN, NIGHT, noise]) == []
     data.prepare(noise, 2)
-    clean, exact, lossy = data.test_images(CLEAN, index), *(d.test_images(noise, index) for d in (data, saved))
+    clean, exact, lossy = (
+        data.test_images(CLEAN, index),
+        *(d.test_images(noise, index) for d in (data, saved)),
+    )
     gaps = [(noisy - clean).abs().mean() for noisy in (exact, lossy)]
     assert 0.03 < gaps[0] < 0.1, "severity 3 of a small image has a deviation of 0.08"
     assert not torch.equal(exact, lossy)
