@@ -21,6 +21,7 @@ CONFIG = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
 Key = Annotated[str, StringConstraints(pattern=f"^{KEY.pattern}$")]
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 Positive = Annotated[int, Field(ge=1, lt=2**53)]
+Size = Annotated[int, Field(ge=1, le=10**9)]  # of a batch or a domain
 Round = Annotated[int, Field(ge=1, le=10_000)]
 Severity = Annotated[int, Field(ge=0, le=5)]
 Seconds = Annotated[float, Field(ge=0)]
@@ -53,6 +54,7 @@ class Result(TypedDict):
     backward_images: Count
     skipped_updates: Count
     skipped_reasons: NotRequired[dict[str, Count]]
+    counters: NotRequired[dict[str, Count]]  # the method's own
 
 
 class Ending(TypedDict):
@@ -178,6 +180,7 @@ class LabelEntry(TypedDict):
     quantizer: str
     method: str
     order: Annotated[list[Count], Field(min_length=3, max_length=3)]
+    stream: NotRequired[str]
 
 
 class CellEntry(TypedDict):
@@ -194,12 +197,12 @@ class CellEntry(TypedDict):
     corruptions: list[PluginEntry]
     domains: Annotated[list[tuple[str, Severity]], Field(min_length=1, max_length=1000)]
     rounds: Round
-    batch_size: Positive
-    limit: Positive | None
+    batch_size: Size
+    limit: Size | None
     order: str
     reset: Literal["never", "domain"]
     seed: Count
-    threads: Positive
+    threads: Annotated[int, Field(ge=1, le=1024)]  # `verify` takes as many
     bits: str
     records_expected: Positive
     variant: str
@@ -219,6 +222,7 @@ class Manifest(TypedDict):
     format: Literal[2]
     version: str
     cells: list[Annotated[CellEntry, AfterValidator(_expected)]]
+    earlier: NotRequired[list[Annotated[CellEntry, AfterValidator(_expected)]]]  # with records, of other runs
 
 
 class CheckpointHeader(TypedDict):

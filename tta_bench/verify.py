@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tta_bench import registry
 from tta_bench.describe import Description, columns
 from tta_bench.errors import UserError
 from tta_bench.exchange import Policy, Start
@@ -75,7 +76,9 @@ def _check(
     """One domain of a cell that forgets at every domain; else the first round up to some domain."""
     wanted = draw.randrange(len(cell.domains))
     others = set(range(cell.records_expected)) - {wanted}
-    if not forgets(cell, make_method(cell)):
+    with registry.asking("methods", cell.method.use):  # its parameters stand in the folder
+        method = make_method(cell)
+    if not forgets(cell, method):
         others -= set(range(wanted))
     progress.note(f"{cell.key}: computing {cell.records_expected - len(others)} of its domains")
     recorded = {place_of(record): record for record in store.read(cell.key)}

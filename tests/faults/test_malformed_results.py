@@ -139,6 +139,7 @@ MANIFESTS: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "rounds that are true": ((*CELL, "rounds"), True, "cells[0].rounds: Input should be a valid integer"),
     "a seed of 400 digits": ((*CELL, "seed"), HUGE, "cells[0].seed: Input should be less"),
     "a batch size that is no number": ((*CELL, "batch_size"), NAN, "cells[0].batch_size: Input should be"),
+    "a million threads": ((*CELL, "threads"), 10**6, "cells[0].threads: Input should be less"),
     "an unknown reset": ((*CELL, "reset"), "often", "cells[0].reset: Input should be 'never' or 'domain'"),
     "a plugin that is a text": ((*CELL, "method"), "tent", "cells[0].method: Input should be an object"),
     "parameters in a list": ((*CELL, "method", "params"), [], "cells[0].method.params: Input should be"),
@@ -187,6 +188,19 @@ def test_numbers_that_json_does_not_have_are_texts_on_the_page(tmp_path: Path) -
         json.dumps(changed(json.loads(path.read_text()), place, {"lr": NAN, "deep": [{"x": NAN}]}))
     )
     assert [code for code, _ in looked_at(tmp_path / "results", tmp_path)] == [0] * 4
+
+
+def test_parameters_that_a_method_does_not_have_are_told(tmp_path: Path) -> None:
+    path = folder(tmp_path).folder / "benchmark.json"
+    manifest = json.loads(path.read_text())
+    for cell in manifest["cells"]:
+        for name, group in (("data", "data"), ("model", "models"), ("quantizer", "quantizers")):
+            cell[name]["group"] = group
+        cell["method"] |= {"group": "methods", "params": {"foo": 1}}
+    path.write_text(json.dumps(manifest))
+    code, said = called("verify", "--results", tmp_path / "results", "--cells", "1")
+    assert code == 2
+    assert "does not work: TypeError" in said
 
 
 # -- records ------------------------------------------------------------------------------------------
