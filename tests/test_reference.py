@@ -286,6 +286,7 @@ def test_published_rows_stand_below_ours_in_every_format(format: str) -> None:
     text = render(table, format)
     mark = {
         "latex": r"\textit{60.2}",
+        "longtable": r"\textit{60.2}",
         "markdown": "*60.2*",
         "html": "<em>60.2</em>",
         "text": "(60.2)",

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -17,11 +18,11 @@ import pytest
 
 from tta_bench.layouts.types import printed
 from tta_bench.render import FORMATS, document, render
-from tta_bench.render.latex import escape
+from tta_bench.render.latex_text import escape
 from tta_bench.table import LAYOUTS, Table, TableError, build
 
 GOLDEN = Path(__file__).parent / "golden"
-SUFFIX = {"latex": "tex", "markdown": "md", "text": "txt"}
+SUFFIX = {"latex": "tex", "longtable": "longtable.tex", "markdown": "md", "text": "txt"}
 NASTY = r"TENT* a_b 50% <b> #1 & ~^ \x {} $y$ | é ± “q” → 漢 ½"
 
 
@@ -77,7 +78,8 @@ def _mean(cell: ElementTree.Element) -> str:
 
 def from_csv(text: str, table: Table) -> list[list[str]]:
     rows = csv.DictReader(io.StringIO(text))
-    return [[_printed(row[c.key], c.kind) for c in table.columns] for row in rows]
+    keys = [f"{c.key}_{c.kind}" if c.key == "reset" else c.key for c in table.columns]
+    return [[_printed(row[k], c.kind) for k, c in zip(keys, table.columns, strict=True)] for row in rows]
 
 
 def from_json(text: str, table: Table) -> list[list[str]]:
@@ -123,6 +125,58 @@ def test_latex_is_well_formed(layout: str) -> None:
         assert len(fields) + sum(spans) == columns
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_long_table_breaks_over_pages(layout: str) -> None:
+    text = render(table_of(layout), "longtable")
+    assert [text.count(word) for word in (r"\endfirsthead", r"\endhead", r"\begin{longtable}")] == [1, 1, 1]
+    assert "multirow" not in text, "a group may end on another page"
+    plain = render(table_of(layout), "latex")
+    strip = re.compile(r"\\multirow\{\d+\}\{\*\}\{(.*?)\}(?= &)")
+    rows = [strip.sub(r"\1", line) for line in plain.splitlines() if line.endswith(r" \\")]
+    assert set(rows) <= set(text.splitlines())
+    assert "longtable" not in plain
+
+
+def test_more_rows_than_a_page_has_are_told_of() -> None:
+    table = table_of("cost")
+    group = table.groups[0]
+    long = replace(table, groups=(replace(group, rows=group.rows * 14),))
+    assert "% 42 rows may not fit on a page: --format longtable" in render(long, "latex").splitlines()
+
+
+@pytest.mark.parametrize(
+    ("text", "latex"),
+    [
+        ("½", "1/2"),
+        ("α-ZOA", r"$\alpha$-ZOA"),
+        ("λ Δ Α ς", r"$\lambda$ $\Delta$ A $\varsigma$"),
+        ("R² H₂O", "R$^{2}$ H$_{2}$O"),
+        ("µ ≈ 3", r"$\mu$ $\approx$ 3"),
+    ],
+)
+def test_unicode_names_survive_latex(text: str, latex: str) -> None:
+    assert escape(text) == latex
+
+
+def test_csv_has_no_two_columns_of_one_name() -> None:
+    for layout in LAYOUTS:
+        header = render(table_of(layout), "csv").splitlines()[0].split(",")
+        assert len(header) == len(set(header)), layout
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)"])
+def test_csv_cells_are_no_formulas(name: str) -> None:
+    frame = pd.read_csv(GOLDEN / "frame.csv")
+    domains = frame.corruption.replace("a_b", name)
+    given = frame.assign(model=name + frame.model, corruption=domains, quantizer=name)
+    given["method"] = name + given.method
+    rows = list(csv.reader(io.StringIO(render(build(given, "per-corruption"), "csv"))))
+    assert not [cell for row in rows for cell in row if cell.startswith(("=", "+", "@"))]
+    numbers = re.compile(r"-\d+\.\d{4}")  # which are numbers
+    assert not [cell for row in rows for cell in row if cell.startswith("-") and not numbers.fullmatch(cell)]
+    assert rows[1][0] == f"'{name}vit-micro"
+
+
 def test_latex_escapes_whatever_comes() -> None:
     assert escape("a_b 50% <b> {x}") == r"a\_b 50\% \textless{}b\textgreater{} \{x\}"
     assert escape("one\n\ntwo") == "one two"
@@ -134,7 +188,7 @@ def test_latex_compiles(tmp_path: Path) -> None:
     frame = pd.read_csv(GOLDEN / "frame.csv")
     frame["reason"] = frame.reason.where(frame.reason.isna(), NASTY)
     tables = [build(frame, layout, caption=NASTY, label=NASTY + layout) for layout in LAYOUTS]
-    latex = document("".join(render(table, "latex") for table in tables))
+    latex = document("".join(render(table, format) for table in tables for format in ("latex", "longtable")))
     (tmp_path / "tables.tex").write_text(latex, encoding="utf-8")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "tables.tex"]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, errors="replace")

@@ -29,6 +29,7 @@ from tta_bench.yaml_file import override_, read_yaml
 _Section = TypeVar("_Section", StreamSection, TuneSection)
 # pydantic puts the members of a union it tried into an error's path; they are not keys of the file
 _UNION_MEMBER = re.compile(r"int|str|(function-|literal\[|constrained-|list\[).*")
+ONE_OR_MORE = (("stream", "severity"), ("stream", "batch_size"))
 
 
 @dataclass(frozen=True)
@@ -125,10 +126,16 @@ def parse(raw: dict[str, Any], file: str = "benchmark") -> Benchmark:
     problems += _repeated_names(axes)
     if not problems:
         problems += _mismatches(data[0], axes["models"])
+    lists = {
+        "seeds": shaped.seeds,
+        "stream.severity": stream.severity,
+        "stream.batch_size": stream.batch_size,
+    }
     problems += [
-        Problem(f"seeds[{i}]", "given twice. Remove one.")
-        for i, seed in enumerate(shaped.seeds)
-        if seed in shaped.seeds[:i]
+        Problem(f"{name}[{i}]", "given twice. Remove one.")
+        for name, values in lists.items()
+        for i, value in enumerate(values)
+        if value in values[:i]
     ]
     if problems:
         raise ConfigError(file, problems)
@@ -233,7 +240,9 @@ def _mismatches(data: Choice, models: Sequence[Choice]) -> list[Problem]:
 def _shape_problem(error: Any) -> Problem:
     """A pydantic error as place, problem, remedy."""
     path = ""
-    for part in error["loc"]:
+    for i, part in enumerate(error["loc"]):
+        if isinstance(part, int) and error["loc"][:i] in ONE_OR_MORE and not part:
+            continue  # a single value need not be written as a list
         if isinstance(part, int):
             path += f"[{part}]"
         elif not _UNION_MEMBER.fullmatch(str(part)):

@@ -72,7 +72,6 @@ class Watcher:
         path = self.store.records_folder / f"{key}.jsonl"
         records: list[Record] = self._cached(path, lambda: self.store.read(key)) or []
         ok = list({_place(r): r for r in records if r.get("status") == "ok"}.values())
-        images = sum(record["images"] for record in ok)
         changed = max(_changed(path), _changed(self.store.folder / "checkpoints" / f"{key}.checkpoint"))
         state = cell_status(records, cell["records_expected"])
         if state == "missing":
@@ -85,7 +84,7 @@ class Watcher:
             records=len(ok),
             expected=cell["records_expected"],
             rounds=cell["rounds"],
-            accuracy=100 * sum(record["correct"] for record in ok) / images if images else None,
+            accuracy=mean_accuracy(ok),
             seconds=sum(record["seconds"] for record in ok if "repeats" not in record),
             host=_host(self._description(key)),
             changed=changed,
@@ -105,6 +104,13 @@ class Watcher:
         if path not in self._files or self._files[path][0] != mark:
             self._files[path] = (mark, read())
         return self._files[path][1]
+
+
+def mean_accuracy(records: Sequence[Record]) -> float | None:
+    """The mean accuracy (%) over rounds and domains, as tables average it: clean images only if alone."""
+    corrupted = [record for record in records if record["corruption"] != "clean"] or records
+    values = [100 * record["correct"] / record["images"] for record in corrupted]
+    return sum(values) / len(values) if values else None
 
 
 def _host(description: Record) -> str:

@@ -26,6 +26,7 @@ OF_A_DOMAIN = (
     "backwards",
     "skipped_updates",
     "skipped_reasons",
+    "counters",
     "nonfinite_images",
     "seconds",
     "repeats",
@@ -34,12 +35,12 @@ OF_A_DOMAIN = (
 )
 
 
-def load(*stores: ResultStore) -> pd.DataFrame:
-    """All records of benchmarks, with the names and the order of their last runs; a cell once only."""
+def load(*stores: ResultStore, earlier: bool = False) -> pd.DataFrame:
+    """All records of the last runs of benchmarks, or of complete cells of earlier runs; a cell once only."""
     rows: list[dict[str, Any]] = []
     seen = set()
     for store in stores:
-        for cell in store.manifest()["cells"]:
+        for cell in store.earlier() if earlier else store.manifest()["cells"]:
             if cell["key"] not in seen:
                 facts = store.description(cell["key"]) or {}
                 rows += list(_rows(cell, facts, store.read(cell["key"])))
@@ -49,8 +50,11 @@ def load(*stores: ResultStore) -> pd.DataFrame:
 
 def planned(cells: Sequence[tuple[Record, Record]]) -> pd.DataFrame:
     """Cells as a results folder tells them, before any has run; with each, what is known of it already."""
-    told = ("status", "reason")
-    return _tidy([_common(cell, facts) | {name: facts[name] for name in told} for cell, facts in cells])
+    rows: list[dict[str, Any]] = []
+    for cell, facts in cells:
+        common = _common(cell, facts) | {name: facts[name] for name in ("status", "reason")}
+        rows += [common | place for place in _places(cell).values()]
+    return _tidy(rows)
 
 
 def _tidy(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
@@ -60,17 +64,29 @@ def _tidy(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 
 def _rows(cell: Record, facts: Record, records: Sequence[Record]) -> Iterator[dict[str, Any]]:
-    """The rows of one cell; at least one, so that nothing drops out of a table unseen."""
+    """The rows of one cell: one for every round and domain that it is to have, whether it has it or not."""
     newest = {place_of(record): record for record in records}  # of a domain written twice, the last counts
-    domains = list(newest.values())
-    common = _common(cell, facts) | _provenance(cell, facts, domains)
-    order = {tuple(domain): i for i, domain in enumerate(cell["domains"])}
-    for record in domains:
-        yield common | _measured(record, order)
-    ok = sum(record["status"] == "ok" for record in domains)
-    if all(record["status"] == "ok" for record in domains) and ok < cell["records_expected"]:
-        reason = f"not run yet: {ok} of {cell['records_expected']} records"
-        yield common | {"status": "pending", "reason": reason}
+    common = _common(cell, facts) | _provenance(cell, facts, list(newest.values()))
+    places = _places(cell)
+    for where, record in newest.items():
+        yield common | places.get(where, {}) | _measured(record)
+    for where, place in places.items():
+        if where not in newest:
+            yield common | place
+
+
+def _places(cell: Record) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Every round and domain that a cell is to have."""
+    return {
+        (number, corruption, severity): {
+            "round": number,
+            "corruption": corruption,
+            "severity": severity,
+            "domain_order": i,
+        }
+        for number in range(1, cell["rounds"] + 1)
+        for i, (corruption, severity) in enumerate(cell["domains"])
+    }
 
 
 def _common(cell: Record, facts: Record) -> dict[str, Any]:
@@ -91,6 +107,10 @@ def _common(cell: Record, facts: Record) -> dict[str, Any]:
         "bits": cell["bits"],
         "seed": cell["seed"],
         "reset": cell["reset"],
+        "stream": labels.get("stream", ""),
+        "identity": json.dumps(_identity(cell), sort_keys=True),
+        "data_note": facts.get("data_note") or "",
+        "code": cell["code"],
         "rounds": cell["rounds"],
         "batch_size": cell["batch_size"],
         "version": cell["method"]["version"],
@@ -104,6 +124,22 @@ def _common(cell: Record, facts: Record) -> dict[str, Any]:
         "status": "pending",
         "reason": "",
     }
+
+
+def _identity(cell: Record) -> dict[str, Any]:
+    """All that the cells of one row must share but the method and the seed, each fact by its name."""
+    found = {name: cell[name] for name in ("domains", "rounds", "batch_size", "limit", "order", "threads")}
+    for axis in ("model", "quantizer", "data"):
+        plugin = cell[axis]
+        found |= {f"{axis}.{name}": plugin[name] for name in ("use", "version", "fingerprint")}
+        # What files hold is in the fingerprint; where they are may differ from machine to machine.
+        kept = {k: v for k, v in plugin["params"].items() if not (plugin["fingerprint"] and _is_path(v))}
+        found |= {f"{axis}.{name}": value for name, value in kept.items()}
+    return found | {f"corruption.{each['use']}": each["version"] for each in cell["corruptions"]}
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, str) and ("/" in value or "\\" in value)
 
 
 def _provenance(cell: Record, facts: Record, records: Sequence[Record]) -> dict[str, Any]:
@@ -126,16 +162,12 @@ def _named(environment: Record | None) -> str:
     )
 
 
-def _measured(record: Record, order: dict[tuple[Any, ...], int]) -> dict[str, Any]:
+def _measured(record: Record) -> dict[str, Any]:
     if record["status"] != "ok":
         return {"status": record["status"], "reason": record["reason"]}
-    images = record["images"]
+    images, reasons = record["images"], record.get("skipped_reasons")
     return {
         "status": "ok",
-        "round": record["round"],
-        "corruption": record["corruption"],
-        "severity": record["severity"],
-        "domain_order": order[record["corruption"], record["severity"]],
         "n": images,
         "correct": record["correct"],
         "accuracy": 100 * record["correct"] / images,
@@ -144,7 +176,8 @@ def _measured(record: Record, order: dict[tuple[Any, ...], int]) -> dict[str, An
         "forwards": record["forward_images"] / images,
         "backwards": record["backward_images"] / images,
         "skipped_updates": record["skipped_updates"],
-        "skipped_reasons": json.dumps(record.get("skipped_reasons", {}), sort_keys=True),
+        "skipped_reasons": json.dumps(reasons, sort_keys=True) if reasons else "{}",
+        "counters": json.dumps(record.get("counters", {}), sort_keys=True),
         "nonfinite_images": record["nonfinite_images"],
         "seconds": record["seconds"],
         "repeats": record.get("repeats"),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import product
@@ -21,7 +22,7 @@ from tta_bench.corruptions.apply import version_of
 from tta_bench.errors import ConfigError, Problem, UserError
 from tta_bench.identity import PluginIdentity, identify
 from tta_bench.parameters import check_params
-from tta_bench.schema import Filter
+from tta_bench.schema import Filter, StreamSection
 
 MAX_CELLS = 100_000
 AXES = ("data", "model", "quantizer", "method")
@@ -36,6 +37,7 @@ class Labels:
     quantizer: str
     method: str
     order: tuple[int, int, int]
+    stream: str = ""  # severity and batch size, where the benchmark has several
 
 
 @dataclass(frozen=True)
@@ -113,35 +115,48 @@ def _sha256(plain: Any) -> str:
 def expand(benchmark: Benchmark, file: str = "benchmark") -> list[Cell]:
     """All cells of a benchmark, in the order of the file."""
     axes = (benchmark.models, benchmark.quantizers, benchmark.methods)
-    total = len(axes[0]) * len(axes[1]) * len(axes[2]) * len(benchmark.seeds)
+    streams = _streams(benchmark.stream)
+    total = math.prod(map(len, (*axes, benchmark.seeds, streams)))
     if total > MAX_CELLS:
         text = f"{total} cells, more than {MAX_CELLS}. Use fewer entries, sweep values or seeds."
         raise ConfigError(file, [Problem("", text)])
-    maker = _Maker(benchmark)
+    makers = [(_Maker(replace(benchmark, stream=stream)), name) for stream, name in streams]
     cells = []
     for (i, m), (j, q), (k, h) in product(*(enumerate(axis) for axis in axes)):
-        for seed in benchmark.seeds:
-            cell = maker.cell(m, q, h, seed, (i, j, k))
+        for (maker, name), seed in product(makers, benchmark.seeds):
+            cell = maker.cell(m, q, h, seed, (i, j, k), name)
             if _wanted(cell, benchmark):
                 cells.append(cell)
-    if maker.problems:
-        raise ConfigError(file, list(dict.fromkeys(maker.problems)))
+    if problems := [problem for maker, _ in makers for problem in maker.problems]:
+        raise ConfigError(file, list(dict.fromkeys(problems)))
     if not cells:
         raise ConfigError(file, [Problem("include", "no cell is left. Loosen include or exclude.")])
     return _distinct(cells, file)
+
+
+def _streams(stream: StreamSection) -> list[tuple[StreamSection, str]]:
+    """A stream for every severity and batch size, named where there are several."""
+    found = []
+    for severity, batch_size in product(stream.severity, stream.batch_size):
+        names = [f"severity {severity}"] if len(stream.severity) > 1 else []
+        names += [f"batch size {batch_size}"] if len(stream.batch_size) > 1 else []
+        one = stream.model_copy(update={"severity": [severity], "batch_size": [batch_size]})
+        found.append((one, ", ".join(names)))
+    return found
 
 
 def _distinct(cells: list[Cell], file: str) -> list[Cell]:
     seen: dict[str, Cell] = {}
     for cell in cells:
         twin = seen.setdefault(cell.key, cell)
-        if twin is not cell:
+        # A method that gathers larger batches is the same cell for several batch sizes.
+        if twin is not cell and twin.labels.stream == cell.labels.stream:
             text = (
                 f'"{twin.labels.method}" and "{cell.labels.method}" are the same method with the same '
                 f"parameters on {cell.labels.model} {cell.bits}. Remove one."
             )
             raise ConfigError(file, [Problem("methods", text)])
-    return cells
+    return list(seen.values())
 
 
 class _Maker:
@@ -159,6 +174,7 @@ class _Maker:
         method: Choice,
         seed: int,
         order: tuple[int, int, int],
+        name: str,
     ) -> Cell:
         stream = self.benchmark.stream
         quantised = self.plugin("quantizers", quantizer)
@@ -173,13 +189,13 @@ class _Maker:
             corruptions=self.corruptions,
             domains=self.domains,
             rounds=stream.rounds,
-            batch_size=max(stream.batch_size, plugin.gathers),
+            batch_size=max(stream.batch_size[0], plugin.gathers),
             limit=self.limit,
             order=stream.order,
             reset=(method.reset or stream.reset) if plugin.memory == "stream" else "never",
             seed=seed,
             threads=self.benchmark.run.threads,
-            labels=Labels(model.name, quantizer.name, method.name, order),
+            labels=Labels(model.name, quantizer.name, method.name, order, name),
         )
         return cell.with_key()
 
@@ -187,7 +203,7 @@ class _Maker:
     def domains(self) -> tuple[tuple[str, int], ...]:
         stream = self.benchmark.stream
         steady = {"clean", *make(self.benchmark.data, "data").own_domains()}
-        return tuple((c, 0 if c in steady else stream.severity) for c in stream.corruptions)
+        return tuple((c, 0 if c in steady else stream.severity[0]) for c in stream.corruptions)
 
     @cached_property
     def corruptions(self) -> tuple[PluginIdentity, ...]:

@@ -31,7 +31,7 @@ def shrunk(benchmark: Benchmark) -> Benchmark:
         "corruptions": list(domains)[:MOST_DOMAINS],
         "rounds": min(stream.rounds, MOST_ROUNDS),
         "limit": min(stream.limit or MOST_IMAGES, MOST_IMAGES),
-        "batch_size": min(stream.batch_size, LARGEST_BATCH),
+        "batch_size": list(dict.fromkeys(min(size, LARGEST_BATCH) for size in stream.batch_size)),
     }
     return replace(
         benchmark,

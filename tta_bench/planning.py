@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tta_bench import accounts, memory, registry
@@ -16,12 +16,14 @@ from tta_bench.parameters import configured, settings_of
 from tta_bench.plan import passes, tasks
 
 MIB = 2**20
+MEMORY_IS = "memory_mib, the peak of one adaptation step; FP32 bytes scaled ideally by bits / 32:"
+PACKED_IS = "packed_mib, stored between steps; codes at their bits, all else and the method's state in FP32:"
 
 
 def describe(name: str, cells: Sequence[Cell]) -> Description:
     """Cells, tasks, passes, disk and memory of a grid."""
     cost, disk, warnings = passes(cells), needed(cells), cautions(cells)
-    rows = [_row(cell) for cell in {accounts.facts(c): c for c in cells}.values()]
+    rows = [_row(cell) for cell in {(accounts.facts(c), _names(c)): c for c in cells}.values()]
     ratio = cost.executed / cost.naive if cost.naive else 1.0
     data = {
         "name": name,
@@ -70,22 +72,48 @@ def describe_memory(
         "method": method,
         "batch_size": batch_size,
         **_mib(report),
-        "breakdown_mib": {k: round(v / MIB, 2) for k, v in report.breakdown.items()},
+        "memory_parts_mib": _parts(report.memory_parts),
+        "packed_parts_mib": _parts(report.packed_parts),
+        "fp32_parts_mib": _parts(report.breakdown),
     }
-    lines = [f"{key}: {value}" for key, value in data.items() if key != "breakdown_mib"]
-    lines += [f"  {key}: {value} MiB" for key, value in data["breakdown_mib"].items()]
+    lines = [f"{key}: {value}" for key, value in data.items() if not key.endswith("parts_mib")]
+    lines += [f"\n{MEMORY_IS}", *_sum_of(report.memory_parts, report.breakdown)]
+    lines += [f"\n{PACKED_IS}", *_sum_of(report.packed_parts)]
     return Description("\n".join(lines), data)
 
 
+def _parts(parts: Mapping[str, int]) -> dict[str, float]:
+    return {name: round(size / MIB, 2) for name, size in parts.items()}
+
+
+def _sum_of(parts: Mapping[str, int], before_scaling: Mapping[str, int] | None = None) -> list[str]:
+    """Lines of parts and of their sum, in MiB."""
+    lines = []
+    for name, size in [*parts.items(), ("sum", sum(parts.values()))]:
+        line = f"  {name:<12} {size / MIB:10.2f} MiB"
+        if before_scaling is not None:
+            full = before_scaling.get(name, sum(before_scaling.values()))
+            line += f"  (FP32 {full / MIB:.2f})"
+        lines.append(line)
+    return lines
+
+
 def _row(cell: Cell) -> dict[str, Any]:
-    names = cell.labels
-    row = {"model": names.model, "quantizer": names.quantizer, "bits": cell.bits, "method": names.method}
+    model, quantizer, method, stream = _names(cell)
+    row = {"model": model, "quantizer": quantizer, "bits": cell.bits, "method": method}
+    row |= {"stream": stream} if stream else {}
     try:
         report = accounts.of(cell)
     except Unsupported as reason:
         return row | {"memory_mib": None, "packed_mib": None, "note": str(reason)}
     found = _mib(report)
     return row | {k: found[k] for k in ("memory_mib", "packed_mib")} | {"note": ""}
+
+
+def _names(cell: Cell) -> tuple[str, str, str, str]:
+    """What a cell's row is called, whatever its seed: TENT and TENT* have the same bytes, and two rows."""
+    names = cell.labels
+    return names.model, names.quantizer, names.method, names.stream
 
 
 def _mib(report: memory.MemoryReport) -> dict[str, float | None]:

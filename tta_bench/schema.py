@@ -68,15 +68,17 @@ Axis = Field(min_length=1, max_length=MAX_GRID_VALUES)
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 Seed = Annotated[Whole, Field(ge=0, lt=2**32)]  # what every generator takes
 Corruptions = Annotated[list[Text], BeforeValidator(_as_list), Field(min_length=1, max_length=200)]
+Severity = Annotated[Whole, Field(ge=1, le=5)]
+BatchSize = Annotated[Whole, Field(ge=1, le=65_536)]
 
 
 class StreamSection(Strict):
-    """Rounds × corruptions × batches."""
+    """Rounds × corruptions × batches; several severities or batch sizes make cells of their own for each."""
 
     corruptions: Corruptions = ["imagenet-c-15"]
-    severity: Whole = Field(5, ge=1, le=5)
+    severity: Annotated[list[Severity], BeforeValidator(_as_list), Axis] = [5]
     rounds: Whole = Field(10, ge=1, le=10_000)
-    batch_size: Whole = Field(64, ge=1, le=65_536)
+    batch_size: Annotated[list[BatchSize], BeforeValidator(_as_list), Axis] = [64]
     limit: Whole | None = Field(None, ge=1, le=1_000_000_000)
     order: Literal["shuffled", "reshuffled", "sequential"] = "shuffled"
     reset: Literal["never", "domain"] = "never"

@@ -6,7 +6,8 @@ from collections import Counter
 from typing import Any
 
 from tta_bench.describe import Description, columns
-from tta_bench.store import ResultStore, cell_status
+from tta_bench.folder_view import mean_accuracy
+from tta_bench.store import ResultStore, cell_status, place_of
 
 
 def describe(store: ResultStore) -> Description:
@@ -25,16 +26,17 @@ def describe(store: ResultStore) -> Description:
 
 
 def _row(cell: dict[str, Any], records: list[dict[str, Any]]) -> dict[str, Any]:
-    ok = [r for r in records if r["status"] == "ok"]
-    images = sum(r["images"] for r in ok)
+    ok = list({place_of(r): r for r in records if r["status"] == "ok"}.values())
+    state = cell_status(records, cell["records_expected"])
+    accuracy = mean_accuracy(ok)
     reason = next((r["reason"] for r in records if r["status"] != "ok"), "")
     return {
         "model": cell["labels"]["model"],
         "bits": cell["bits"],
         "method": cell["labels"]["method"],
         "seed": cell["seed"],
-        "state": cell_status(records, cell["records_expected"]),
+        "state": state,
         "records": f"{len(ok)}/{cell['records_expected']}",
-        "accuracy": f"{100 * sum(r['correct'] for r in ok) / images:.1f}" if images else "",
+        "accuracy": "" if accuracy is None else f"{accuracy:.1f}" + " so far" * (state != "done"),
         "note": reason.strip().split("\n")[-1],
     }

@@ -62,9 +62,14 @@ class ResultStore:
             refuse_other_format(path, content)
             found = [f"{path}: {text}." for text in result_format.problems(error)]
             raise UserError("\n".join([*found, REMEDY])) from None
-        for cell in manifest["cells"]:
+        for cell in [*manifest["cells"], *manifest.get("earlier", [])]:
             self.expect(cell["key"], cell["domains"], cell["rounds"])
         return manifest
+
+    def earlier(self) -> list[Record]:
+        """The complete cells of earlier runs that the last run was not about: its protocol was another."""
+        found: list[Record] = self.manifest().get("earlier", [])
+        return [c for c in found if cell_status(self.read(c["key"]), c["records_expected"]) == "done"]
 
     def expect(self, key: str, domains: Iterable[Sequence[Any]], rounds: int) -> None:
         """From now on, records of a cell that are not of its rounds and domains count as damaged."""
@@ -189,13 +194,23 @@ class ResultStore:
         return f"{path.name}: a damaged record was set aside as {aside.name} and is computed again"
 
     def write_manifest(self, cells: Sequence[Record]) -> None:
-        """Write down which cells the folder is about."""
+        """Write down which cells the folder is about; those of earlier runs with records are kept apart."""
         from tta_bench import __version__
 
         for cell in cells:
             self.expect(cell["key"], cell["domains"], cell["rounds"])
-        content = as_json({"format": FORMAT, "version": __version__, "cells": cells}, indent=1)
-        write_atomically(plain_file(self.folder, MANIFEST), content)
+        told = {"format": FORMAT, "version": __version__, "cells": cells}
+        told |= {"earlier": earlier} if (earlier := self._left({cell["key"] for cell in cells})) else {}
+        write_atomically(plain_file(self.folder, MANIFEST), as_json(told, indent=1))
+
+    def _left(self, keys: set[str]) -> list[Record]:
+        """The cells of the manifest so far that have records and are not among some keys."""
+        try:
+            known = self.manifest()
+        except UserError:  # none yet, or a damaged one that is about to be replaced
+            return []
+        cells = [*known["cells"], *known.get("earlier", [])]
+        return [cell for cell in cells if cell["key"] not in keys and self._path(cell["key"]).exists()]
 
     def _refuse_other_format(self) -> None:
         """Refuse to write into a folder of another format; a damaged manifest is rewritten."""

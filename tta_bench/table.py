@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tta_bench.layouts import LAYOUTS
 from tta_bench.layouts.checks import refuse_mixed
 from tta_bench.layouts.entries import Footnotes, entry
+from tta_bench.layouts.evidence import evidence
 from tta_bench.layouts.lines import Line, label_of, lines, skipped
-from tta_bench.layouts.plan import Options, Plan, Spec
-from tta_bench.layouts.ranking import TIES, compared
+from tta_bench.layouts.notes import cited, notes_on
+from tta_bench.layouts.plan import Options, Plan, Spec, stream_text
+from tta_bench.layouts.ranking import compared, ties
 from tta_bench.layouts.records import GroupId, Record, Slot, read, slots
 from tta_bench.layouts.types import Column, Entry, Kind, Row, RowGroup, Table, TableError
 from tta_bench.reference import Published, Reference, cell_of, load
@@ -35,6 +37,7 @@ __all__ = [
 ]
 
 
+FEW_CODES = "its seeds were computed by different code of its plugins"
 OTHER_CODE = "computed by other code of its plugins than is installed now (--keep-stale)"
 
 
@@ -45,13 +48,54 @@ def build(frame: DataFrame, layout: str, **options: Any) -> Table:
     for name in options:
         _known("option", name, names)
     asked = Options(**options)
+    plan, records = _planned(frame, layout, asked)
+    return _assemble(layout, plan, records, asked)
+
+
+def tied(frame: DataFrame, layout: str, column: str, **options: Any) -> list[list[int] | None]:
+    """For each row of a table, the rows of all groups that it cannot be told from in a column.
+
+    None where a row is not complete, or where there is too little data.
+    """
+    plan, records = _planned(frame, layout, Options(**options))
+    spec = next(spec for spec in plan.specs if spec.column.key == column)
+    found = []
+    for _, members in _groups(layout, plan, records):
+        for line in members.lines:
+            found.append(evidence(line, spec, members.scope) if line.complete(members.scope) else None)
+    return ties(found)
+
+
+def _planned(frame: DataFrame, layout: str, asked: Options) -> tuple[Plan, list[Record]]:
+    """The plan of a layout, and the records that its columns are about."""
     records = read(frame)
     plan = LAYOUTS[layout](layout, records, asked)
     records = records if plan.records is None else list(plan.records)
-    scope = [slot for slot in slots(records) if any(spec.needs(slot) for spec in plan.specs)]
-    shown = frozenset(scope)
+    shown = frozenset(_scope(plan, records))
     within = [r for r in records if r.slot is None or r.slot in shown]
-    return _assemble(layout, plan, scope, _complete(within, records), asked)
+    return plan, _complete(within, records)
+
+
+def _scope(plan: Plan, records: Sequence[Record]) -> list[Slot]:
+    """The places in the stream that the columns of a plan are about."""
+    return [slot for slot in slots(records) if any(spec.needs(slot) for spec in plan.specs)]
+
+
+class Group(NamedTuple):
+    """The lines of one quantised model on one stream, and the places that they are to fill."""
+
+    lines: list[Line]
+    scope: list[Slot]
+
+
+def _groups(layout: str, plan: Plan, records: Sequence[Record]) -> list[tuple[GroupId, Group]]:
+    """The groups of a table, in the order of the YAML."""
+    found = []
+    for group, members in groupby(lines(layout, records), key=lambda line: line.group):
+        of_group = list(members)
+        own = [record for line in of_group for record in line.records]
+        found.append((group, Group(of_group, _scope(plan, own))))
+    return found
 
 
 def _complete(within: list[Record], records: Sequence[Record]) -> list[Record]:
@@ -69,29 +113,32 @@ def _known(what: str, name: str, names: Sequence[str]) -> None:
         raise TableError("table", f'unknown {what} "{name}"', f"{hint}There are: {', '.join(names)}")
 
 
-def _assemble(
-    layout: str, plan: Plan, scope: Sequence[Slot], records: Sequence[Record], asked: Options
-) -> Table:
+def _assemble(layout: str, plan: Plan, records: Sequence[Record], asked: Options) -> Table:
     """The table of the records in scope."""
     footnotes = Footnotes()
     reference = None if asked.reference is None else load(asked.reference)
     mixed = refuse_mixed(layout, records, asked.allow_mixed)
     marks = footnotes.mark(f"mixed on request: {'; '.join(mixed)}" if mixed else "")
-    found = lines(layout, records)
+    gathered = _groups(layout, plan, records)
+    found = [line for _, members in gathered for line in members.lines]
     quantizers = sorted({line.group.quantizer for line in found if line.group.bits != "FP32"})
-    maker = RowMaker(layout, plan, scope, footnotes, reference)
     groups = tuple(
-        _group(group, list(members), maker, name_quantizer=len(quantizers) > 1)
-        for group, members in groupby(found, key=lambda line: line.group)
+        _group(
+            group,
+            members.lines,
+            RowMaker(layout, plan, members.scope, footnotes, reference),
+            name_quantizer=len(quantizers) > 1,
+        )
+        for group, members in gathered
     )
     return Table(
         layout=layout,
         label=f"tab:{layout}" if asked.label is None else asked.label,
-        caption=plan.caption if asked.caption is None else asked.caption,
+        caption=f"{plan.caption} {stream_text(records)}" if asked.caption is None else asked.caption,
         columns=tuple(spec.column for spec in plan.specs),
         groups=groups,
         footnotes=tuple(footnotes.texts),
-        notes=(*_notes(found, quantizers, groups), *plan.notes, *_cited(reference, groups)),
+        notes=(*notes_on(found, quantizers, groups, plan), *plan.notes, *cited(reference, groups)),
         marks=marks,
     )
 
@@ -102,7 +149,8 @@ def _group(group: GroupId, members: Sequence[Line], maker: RowMaker, name_quanti
     rows = compared([maker.row(line) for line in members], members, maker.plan.specs, maker.scope)
     pairs = zip(rows, map(maker.published, members), strict=True)
     shown = tuple(row for pair in pairs for row in pair if row is not None)
-    return RowGroup(f"{group.model} {group.bits}{suffix}", *group, shown)
+    label = f"{group.model} {group.bits}{suffix}" + (f", {group.stream}" if group.stream else "")
+    return RowGroup(label, group.model, group.quantizer, group.bits, shown, group.stream)
 
 
 @dataclass(frozen=True)
@@ -117,15 +165,18 @@ class RowMaker:
 
     def row(self, line: Line) -> Row:
         """One row, its label carrying all that sets it apart from others of the same method."""
-        method, variant, reset, _ = line.row
+        method, variant, reset, _, settings = line.row
         mark = self.footnotes.mark
         marks = (
             *mark("model reset after each domain" if reset == "domain" else ""),
             *mark(skipped(line.records)),
             *mark(OTHER_CODE if any(record.other_code for record in line.records) else ""),
+            *mark(FEW_CODES if line.codes > 1 else ""),
         )
         entries = tuple(entry(line, spec, self.scope, self.footnotes) for spec in self.plan.specs)
-        return Row(label_of(line.row), method, variant, reset, line.versions, entries, marks)
+        return Row(
+            label_of(line.row), method, variant, reset, line.versions, entries, marks, settings=settings
+        )
 
     def published(self, line: Line) -> Row | None:
         """What the reference says of a line, if anything."""
@@ -135,7 +186,7 @@ class RowMaker:
         if not any(found):
             return None
         entries = tuple(Entry(p.value, marks=self.footnotes.mark(p.note)) if p else Entry() for p in found)
-        method, variant, reset, _ = line.row
+        method, variant, reset, *_ = line.row
         return Row(f"{method}, published", method, variant, reset, "", entries, published=True)
 
     def _cited(self, line: Line, spec: Spec, reference: Reference) -> Published | None:
@@ -143,27 +194,3 @@ class RowMaker:
         if spec.cites is None or not records:
             return None
         return reference.find(cell_of(records[0]), spec.cites, self.layout)
-
-
-def _notes(found: Sequence[Line], quantizers: Sequence[str], groups: Sequence[RowGroup]) -> list[str]:
-    """What holds for the whole table."""
-    notes = [f"Quantizer: {quantizers[0]}."] if len(quantizers) == 1 and quantizers[0] else []
-    if (seeds := len(found[0].cells)) > 1:
-        notes.append(f"Mean ± 95 % interval (Student's t) over {seeds} seeds.")
-    if any(item.best for group in groups for row in group.rows for item in row.entries):
-        notes.append(TIES)
-    used = {record.environment for line in found for record in line.records if record.environment}
-    if len(used) > 1:
-        notes.append(
-            f"Computed in {len(used)} environments, which may round differently: {' | '.join(sorted(used))}."
-        )
-    return notes
-
-
-def _cited(reference: Reference | None, groups: Sequence[RowGroup]) -> tuple[str, ...]:
-    """Where published rows are from."""
-    if reference is None:
-        return ()
-    if not any(row.published for group in groups for row in group.rows):
-        return (f"No row is one that {reference.title} has.",)
-    return (f"Published: {reference.title}.",)

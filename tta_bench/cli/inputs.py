@@ -45,15 +45,21 @@ def narrowed(cells: Any, only: list[str] | None) -> Any:
 
 
 def frame_of(
-    results: Path, names: list[str] | None, plan: Path | None = None, override: list[str] | None = None
+    results: Path,
+    names: list[str] | None,
+    plan: Path | None = None,
+    override: list[str] | None = None,
+    earlier: bool = False,
 ) -> Any:
     """The records of benchmarks, or what a file makes known before there are any."""
     from tta_bench import frame
 
     if plan is None:
         stores = [store_of(results, name) for name in names] if names else [store_of(results, None)]
-        loaded = frame.load(*stores)
+        loaded = frame.load(*stores, earlier=earlier)
         tell_damage(stores)
+        if not earlier:
+            tell_earlier(stores)
         return loaded
     from tta_bench.forecast import forecast
 
@@ -78,6 +84,15 @@ def tell_damage(stores: Any) -> None:
     for store in stores:
         for note in store.damage.values():
             say(note, error=True)
+
+
+def tell_earlier(stores: Any) -> None:
+    """Say that there are complete cells of runs before the last, which had another protocol."""
+    for store in stores:
+        if found := store.earlier():
+            rounds = ", ".join(map(str, sorted({cell["rounds"] for cell in found})))
+            text = f"{len(found)} complete cells of earlier runs (rounds: {rounds}) are not shown"
+            say(f"{store.folder}: {text}; see them with `tta-bench table --earlier`.", error=True)
 
 
 def show(found: Any, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tta_bench.cli.app import app
-from tta_bench.cli.inputs import frame_of, show, store_of, tell_damage
+from tta_bench.cli.inputs import frame_of, show, store_of, tell_damage, tell_earlier
 from tta_bench.cli.options import AsJson, Device, Name, Names, Override, Planned, Results, Round
 from tta_bench.terminal import say
 
@@ -26,7 +26,7 @@ def table(
         ),
     ] = "all",
     format: Annotated[
-        str, typer.Option("--format", help="text, latex (or tex), markdown, csv, json or html")
+        str, typer.Option("--format", help="text, latex (or tex), longtable, markdown, csv, json or html")
     ] = "text",
     round: Round = None,
     parameter: Annotated[str | None, typer.Option(help="of a sweep, if several parameters vary")] = None,
@@ -38,12 +38,15 @@ def table(
     allow_mixed: Annotated[
         bool, typer.Option(help="tabulate records of different protocols or versions together")
     ] = False,
+    earlier: Annotated[
+        bool, typer.Option("--earlier", help="complete cells of runs before the last, instead of its own")
+    ] = False,
 ) -> None:
     """Print the tables of a results folder, or what --plan FILE makes known of them beforehand."""
     from tta_bench.render import render
     from tta_bench.table import build
 
-    loaded = frame_of(results, name, plan, override)
+    loaded = frame_of(results, name, plan, override, earlier)
     options: list[tuple[str, int | None]] = [(layout, round)]
     if layout == "all":  # a run over rounds has no round of its own
         options = [("per-corruption", round), ("long-term", None), ("cost", round)]
@@ -111,6 +114,7 @@ def report(
     stores = [store_of(results, each) for each in name] if name else [store_of(results, None)]
     page = gather(stores, reference, allow_mixed)
     tell_damage(stores)
+    tell_earlier(stores)
     size = write(page, output)
     say(f"{output}: {size / 2**20:.1f} MiB")
 
@@ -137,6 +141,7 @@ def status(
     store = store_of(results, name)
     found = describe(store)
     tell_damage([store])
+    tell_earlier([store])
     show(found, as_json)
 
 

@@ -12,14 +12,21 @@ from tta_bench.layouts.plan import (
     accuracy,
     averaged,
     averaged_at,
+    backprop,
     chosen_round,
     clean_note,
     fact,
     per_image,
     severity_text,
+    tick,
 )
 from tta_bench.layouts.records import Record, Slot, slots
 from tta_bench.layouts.types import Column
+
+LEGEND = (
+    "ZO: zeroth-order optimiser. DRL: continual domain reprogramming learning (stored domain vectors). "
+    "DKM: domain knowledge management (of the two most similar vectors, one is dropped)."
+)
 
 
 def lay_out(layout: str, records: Sequence[Record], options: Options) -> Plan:
@@ -57,6 +64,36 @@ def lay_out(layout: str, records: Sequence[Record], options: Options) -> Plan:
     rounds = (at(1), at(last), gain) if last > 1 else (at(1),)
     return Plan(
         caption=f"Mean accuracy (%) at the first and the last round{severity_text(records)}.",
-        specs=(passes, *rounds, memory),
-        notes=("#FP: forward passes per image, counted.", *clean_note(found)),
+        specs=(passes, *backprop(records), *_parts(records), *rounds, memory),
+        notes=("#FP: forward passes per image, counted.", *_legend(records), *clean_note(found)),
     )
+
+
+def _parts(records: Sequence[Record]) -> tuple[Spec, ...]:
+    """The paper's ticks, where any method of the table has such a part."""
+    if not any(zeroth_order(record) for record in records):
+        return ()
+    return (
+        tick("zeroth_order", "ZO", zeroth_order),
+        tick("domain_learning", "DRL", reuses_domains),
+        tick("domain_management", "DKM", manages_domains),
+    )
+
+
+def _legend(records: Sequence[Record]) -> tuple[str, ...]:
+    return (LEGEND,) if _parts(records) else ()
+
+
+def zeroth_order(record: Record) -> bool:
+    """Whether a method estimates gradients from perturbations: it has their size and distribution."""
+    return {"c", "distribution"} <= record.settings.keys()
+
+
+def reuses_domains(record: Record) -> bool:
+    """Whether it starts from stored domain vectors."""
+    return zeroth_order(record) and record.settings.get("bank_size", 0) > 0
+
+
+def manages_domains(record: Record) -> bool:
+    """Whether a full bank drops one of its two most similar vectors."""
+    return reuses_domains(record) and record.settings.get("bank_policy") == "similar"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import mean
 
 from tta_bench.layouts.plan import (
     Cite,
@@ -20,8 +21,9 @@ from tta_bench.layouts.records import GroupId, Record, Slot, slots
 from tta_bench.layouts.types import Column
 
 NOTE = (
-    "Vectors: stored at the end, by the method's schedule and limit. Bank: these vectors, or a full bank "
-    "where their number is not known; one takes the memory by which a full bank exceeds none, over its limit."
+    "Vectors: stored at the end, as counted, or by the method's schedule and limit. Bank: these vectors, or "
+    "a full bank where their number is not known; one takes the memory by which a full bank exceeds none, "
+    "over its limit."
 )
 
 
@@ -70,17 +72,35 @@ def memory_without(records: Sequence[Record]) -> dict[GroupId, float]:
 
 
 def vectors(records: Sequence[Record]) -> float | None:
-    """How many vectors are in the bank after these records, if its schedule tells."""
+    """How many vectors are in the bank after these records, if they or its schedule tell."""
     settings = records[0].settings
     limit = settings.get("bank_size", 0)
     if limit == 0:
         return 0
+    if all("stored_vectors" in record.counted for record in records):
+        return _counted(records)
     if settings["store"] != "every" or any(record.n is None for record in records):
-        return None  # on detected shifts: how many there were is not recorded
+        return None  # on detected shifts, which older records do not count
     batches = [-(-(record.n or 0) // record.batch_size) for record in records]
     lasting = max(batches) if records[0].reset == "domain" else sum(batches)
     stored = (lasting - 1) // settings["store_every"]
     return stored if settings["bank_policy"] == "keep_all" else min(stored, limit)
+
+
+def _counted(records: Sequence[Record]) -> float:
+    """The mean over seeds of the vectors after the last domain; if it forgets in between, of the most."""
+    by_seed: dict[int, list[Record]] = {}
+    for record in records:
+        by_seed.setdefault(record.seed, []).append(record)
+    if records[0].reset == "domain":
+        return mean(max(each.counted["stored_vectors"] for each in of_seed) for of_seed in by_seed.values())
+    last = (max(of_seed, key=_time) for of_seed in by_seed.values())
+    return mean(record.counted["stored_vectors"] for record in last)
+
+
+def _time(record: Record) -> tuple[int, int]:
+    """Where in its stream a record was made."""
+    return (record.slot.round if record.slot else 0, record.domain_order)
 
 
 def bank_mib(records: Sequence[Record], without: Mapping[GroupId, float]) -> float | None:

@@ -17,6 +17,7 @@ from tta_bench.layouts.plan import (
     per_image,
     rank_of,
     severity_text,
+    tick,
 )
 from tta_bench.layouts.records import Record, Slot, slots
 from tta_bench.layouts.types import Column
@@ -52,7 +53,7 @@ def _passes(here: Sequence[Slot], round_: int) -> tuple[Spec, ...]:
         return slot in places and counts(slot)
 
     return (
-        Spec(Column("backprop", "BP", "flag"), fact("backprop"), fact=True),
+        tick("backprop", "BP", lambda record: record.backprop),
         Spec(Column("forwards", "#FP", "count"), per_image("forwards"), needs, cites=Cite("forwards")),
         Spec(Column("backwards", "#BP", "count"), per_image("backwards"), needs, cites=Cite("backwards")),
         Spec(

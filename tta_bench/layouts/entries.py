@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
+from tta_bench.layouts.evidence import evidence
 from tta_bench.layouts.lines import ABSENT, UNTOLD, Line, shortfall
 from tta_bench.layouts.plan import Spec
 from tta_bench.layouts.records import Slot
 from tta_bench.layouts.types import Entry
-from tta_bench.statistics import spread
+from tta_bench.statistics import deviation, estimate
 
 
 @dataclass
@@ -37,6 +38,8 @@ def entry(line: Line, spec: Spec, scope: Sequence[Slot], footnotes: Footnotes) -
             return Entry(marks=footnotes.mark(ABSENT))
         line = line.narrowed(spec.facets)
         scope = [slot for slot in scope if slot.facet in spec.facets]
+    if any(not line.expects(slot) for slot in scope if spec.needs(slot)):
+        return Entry(marks=footnotes.mark(ABSENT))
     values = _facts(line, spec) if spec.fact else _results(line, spec, scope)
     if not values:
         known = spec.fact and any(line.done.values())
@@ -45,7 +48,10 @@ def entry(line: Line, spec: Spec, scope: Sequence[Slot], footnotes: Footnotes) -
         return Entry(value=any(values), seeds=len(values))
     if spec.column.kind != "accuracy":
         return Entry(fmean(values), seeds=len(values))
-    return Entry(*spread(values), seeds=len(values))
+    shown = evidence(line, spec, scope)
+    found = None if shown is None else estimate(shown)
+    half = None if found is None else found.half
+    return Entry(fmean(values), deviation(values), half, seeds=len(values))
 
 
 def _facts(line: Line, spec: Spec) -> list[float]:

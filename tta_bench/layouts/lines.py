@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tta_bench.layouts.checks import mixed_versions, refuse_doubles
-from tta_bench.layouts.records import GroupId, Record, RowId, Slot, bits_order
+from tta_bench.layouts.checks import mixed_versions, refuse_doubles, row_differences, told
+from tta_bench.layouts.records import GroupId, Record, RowId, Slot, bits_order, stream_order
 
 UNTOLD = "not recorded"
 ABSENT = "not part of the benchmark"
@@ -34,6 +34,29 @@ class Line:
         """All of them."""
         return [record for records in self.cells.values() for record in records]
 
+    def expects(self, slot: Slot) -> bool:
+        """Whether the line is to have a result there."""
+        return any(record.expects(slot) for record in self._first)
+
+    def complete(self, scope: Sequence[Slot]) -> bool:
+        """Whether every seed has all results that it is to have, and none has failed."""
+        if any(record.stopped for record in self.records):
+            return False
+        return all(slot in done for slot in scope if self.expects(slot) for done in self.done.values())
+
+    @property
+    def codes(self) -> int:
+        """By how many versions of code its cells were planned, at most in one facet."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for record in self._first:
+            found[record.facet].add(record.code)
+        return max(map(len, found.values()), default=0)
+
+    @property
+    def _first(self) -> list[Record]:
+        """A record of each cell, which knows what its cell is to have."""
+        return list({(record.key, record.facet): record for record in self.records}.values())
+
     def narrowed(self, facets: Sequence[str]) -> Line:
         """The line with nothing but the records of these facets."""
         cells = {seed: [r for r in found if r.facet in facets] for seed, found in self.cells.items()}
@@ -47,13 +70,14 @@ class Line:
 def lines(layout: str, records: Sequence[Record]) -> list[Line]:
     """The lines of a table in the order of the YAML; two cells in one place are an error."""
     seeds = sorted({record.seed for record in records})
-    split = mixed_versions(records)
+    split, differing = mixed_versions(records), row_differences(records)
     found: dict[tuple[GroupId, RowId], list[Record]] = defaultdict(list)
     for record in records:
-        # The versions of a method are rows of their own, so that none is averaged with another.
+        # Versions and settings of a method are rows of their own, so that none is averaged with another.
         version = record.version if record.method in split else ""
         row = RowId(record.method, record.variant, record.reset, version)
-        found[record.group, row].append(record)
+        apart = told(record, differing.get((record.group, row._replace(version="")), ()))
+        found[record.group, row._replace(settings=apart)].append(record)
     refuse_doubles(layout, (((*group, *row), rows) for (group, row), rows in found.items()))
     return [_line(*place, found[place], seeds) for place in _ordered(found)]
 
@@ -64,7 +88,8 @@ def label_of(row: RowId) -> str:
         (f" [{row.variant}]" if row.variant else ""),
         (f" (v{row.version})" if row.version else ""),
     )
-    return f"{row.method}{variant}{version}"
+    settings = f" ({row.settings})" if row.settings else ""
+    return f"{row.method}{variant}{version}{settings}"
 
 
 def _line(group: GroupId, row: RowId, records: Sequence[Record], seeds: Sequence[int]) -> Line:
@@ -87,7 +112,15 @@ def _ordered(
         methods[group, row] = min(r.method_order for r in records)
     return sorted(
         found,
-        key=lambda p: (models[p[0]], p[0].model, bits_order(p[0].bits), p[0], methods[p], p[1]),
+        key=lambda p: (
+            models[p[0]],
+            p[0].model,
+            bits_order(p[0].bits),
+            stream_order(p[0].stream),
+            p[0],
+            methods[p],
+            p[1],
+        ),
     )
 
 
@@ -95,6 +128,7 @@ def shortfall(line: Line, scope: Sequence[Slot]) -> str:
     """Why a line has no number where it has none: unsupported, failed, or not run yet."""
     seeds_of: dict[str, list[int]] = defaultdict(list)
     missing = 0
+    scope = [slot for slot in scope if line.expects(slot)]
     for seed, records in line.cells.items():
         stopped = next((r for r in records if r.stopped), None)
         if stopped is not None:

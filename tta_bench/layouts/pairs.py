@@ -21,8 +21,8 @@ from tta_bench.layouts.records import Record, RowId, slots
 from tta_bench.layouts.types import Column
 
 NOTE = (
-    "Row minus column, with the 95 % interval and the p-value of a paired bootstrap over domains and seeds; "
-    "of fewer than 6 domains and seeds, of a paired t-test. P-values are not corrected for their number."
+    "Row minus column, paired, with its 95 % interval and its p-value; p-values are corrected for the number "
+    "of pairs of a group (Holm), intervals are not."
 )
 
 

@@ -12,6 +12,7 @@ from tta_bench.layouts.plan import (
     Spec,
     accuracy,
     averaged_at,
+    backprop,
     chosen_round,
     clean_note,
     severity_text,
@@ -35,7 +36,7 @@ def lay_out(layout: str, records: Sequence[Record], options: Options) -> Plan:
     )
     return Plan(
         caption=f"Accuracy (%) per corruption at round {round_}{severity_text(records)}.",
-        specs=(*(_spec(name, round_) for name in _grouped(here)), average),
+        specs=(*backprop(records), *(_spec(name, round_) for name in _grouped(here)), average),
         notes=clean_note(here),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal, NamedTuple
@@ -102,6 +102,21 @@ def fact(name: str) -> Measure:
     return measure
 
 
+def tick(key: str, name: str, holds: Callable[[Record], bool | None]) -> Spec:
+    """A column of ticks: what is true of a row's method."""
+
+    def measure(records: Sequence[Record]) -> float | None:
+        return next((value for record in records if (value := holds(record)) is not None), None)
+
+    return Spec(Column(key, name, "flag"), measure, fact=True)
+
+
+def backprop(records: Sequence[Record]) -> tuple[Spec, ...]:
+    """The column BP, where any method of the table propagates backwards."""
+    wanted = any(record.backprop for record in records)
+    return (tick("backprop", "BP", lambda record: record.backprop),) if wanted else ()
+
+
 def averaged(found: Sequence[Slot]) -> Callable[[Slot], bool]:
     """Which slots count for an average: clean images do only where there is nothing else."""
     only_clean = all(slot.corruption == "clean" for slot in found)
@@ -129,6 +144,24 @@ def chosen_round(layout: str, records: Sequence[Record], asked: int | None) -> i
         have = ", ".join(map(str, rounds)) or "none yet"
         raise TableError(f"table {layout}", f"no records of round {asked}", f"Rounds: {have}")
     return asked
+
+
+def stream_text(records: Sequence[Record]) -> str:
+    """Which images the numbers are about: data, images per domain, batch size, and the data's note."""
+    names = list(dict.fromkeys(record.data for record in records))
+    images = _between(record.n for record in records if record.n is not None)
+    batches = ", ".join(map(str, sorted({record.batch_size for record in records})))
+    parts = [", ".join(names), f"{images} images per domain" if images else "", f"batches of {batches}"]
+    notes = list(dict.fromkeys(record.data_note for record in records if record.data_note))
+    return ". ".join([", ".join(filter(None, parts)), *(note.rstrip(".") for note in notes)]) + "."
+
+
+def _between(values: Iterable[int]) -> str:
+    """One number, or the least and the most."""
+    found = sorted({int(value) for value in values})
+    if not found:
+        return ""
+    return f"{found[0]:,}" if len(found) == 1 else f"{found[0]:,}–{found[-1]:,}"
 
 
 def severity_text(records: Sequence[Record]) -> str:

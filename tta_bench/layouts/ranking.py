@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import fmean
+from itertools import combinations
 
-import numpy as np
-
+from tta_bench.layouts.evidence import evidence
 from tta_bench.layouts.lines import Line
 from tta_bench.layouts.plan import Spec
 from tta_bench.layouts.records import Slot
 from tta_bench.layouts.types import Entry, Row, printed
-from tta_bench.statistics import Rank, compare, ranks
+from tta_bench.statistics import TOO_LITTLE, Difference, Evidence, compare, holm, ranks
 
 TIES = (
-    "Marked: the best of its group and what is tied with it, as its paired 95 % interval against the best "
-    "(over domains and seeds) contains 0, or as both print the same. A rank with = is shared."
+    "Marked: the best of its group and the rows next to it that are tied with it, as the paired 95 % "
+    "interval of their difference contains 0, or as both print the same. A rank with = is shared. Rows that "
+    "are not complete have no rank."
 )
+UNRANKED = f"Columns without ranks have {TOO_LITTLE}."
 Columns = list[list[Entry]]
 
 
@@ -27,57 +27,60 @@ def compared(
 ) -> tuple[Row, ...]:
     """The rows of a group, ranked in every column of accuracies, and with what is filled in from others."""
     columns: Columns = [[row.entries[i] for row in rows] for i in range(len(specs))]
+    whole = [line.complete(scope) for line in lines]
     for index, spec in enumerate(specs):
         if spec.column.kind == "accuracy":
-            columns[index] = _ranked(columns[index], lines, spec, scope)
+            columns[index] = _ranked(columns[index], _known(lines, whole, spec, scope))
     ranked = {spec.column.key: column for spec, column in zip(specs, columns, strict=True)}
     places = [line.row for line in lines]
+    differences = _Differences(lines, whole, specs, scope)
     for index, spec in enumerate(specs):
         if spec.ranks:
             columns[index] = [_rank(item) for item in ranked[spec.ranks]]
         elif spec.compares in places:
-            columns[index] = _differences(lines, spec, scope, places.index(spec.compares))
+            columns[index] = differences.column(places.index(spec.compares))
     return tuple(replace(row, entries=tuple(column[i] for column in columns)) for i, row in enumerate(rows))
 
 
-def scores(line: Line, spec: Spec, scope: Sequence[Slot]) -> np.ndarray | None:
-    """A line's accuracy by seed and domain, rounds averaged; None unless it is complete."""
-    if spec.facets:
-        line = line.narrowed(spec.facets)
-    wanted = [s for s in scope if spec.needs(s) and (not spec.facets or s.facet in spec.facets)]
-    if not wanted or any(slot not in done for done in line.done.values() for slot in wanted):
-        return None
-    if any(record.stopped for record in line.records):
-        return None
-    domains: dict[tuple[str, int, str], list[Slot]] = defaultdict(list)
-    for slot in wanted:
-        domains[slot.corruption, slot.severity, slot.facet].append(slot)
-    values = [
-        [fmean(done[slot].accuracy or 0.0 for slot in slots) for slots in domains.values()]
-        for done in line.done.values()
-    ]
-    return np.array(values)
+def ties(found: Sequence[Evidence | None]) -> list[list[int] | None]:
+    """For each row the rows that it cannot be told from; None where there is too little data for any."""
+    tied: list[list[int]] = [[] for _ in found]
+    unknown = {i for i, each in enumerate(found) if each is None}
+    for i, j in combinations([i for i in range(len(found)) if i not in unknown], 2):
+        ours, theirs = found[i], found[j]
+        assert ours is not None
+        assert theirs is not None
+        difference = compare(ours, theirs)
+        if difference is None:
+            unknown |= {i, j}
+        elif difference.tie:
+            tied[i].append(j)
+            tied[j].append(i)
+    return [None if i in unknown else each for i, each in enumerate(tied)]
 
 
-def _ranked(entries: list[Entry], lines: Sequence[Line], spec: Spec, scope: Sequence[Slot]) -> list[Entry]:
+def _known(
+    lines: Sequence[Line], whole: Sequence[bool], spec: Spec, scope: Sequence[Slot]
+) -> list[Evidence | None]:
+    """What complete lines say in a column."""
+    pairs = zip(lines, whole, strict=True)
+    return [evidence(line, spec, scope) if complete else None for line, complete in pairs]
+
+
+def _ranked(entries: list[Entry], found: Sequence[Evidence | None]) -> list[Entry]:
     """The entries of a column, ranked where there are several; what is tied with the best is best."""
-    known = [i for i, item in enumerate(entries) if item.value is not None]
+    known = {i: each for i, each in enumerate(found) if each is not None and entries[i].value is not None}
     if len(known) < 2:
         return entries
-    found = ranks(
-        [_complete(scores(lines[i], spec, scope)) for i in known],
-        [printed(entries[i].value or 0.0, "accuracy") for i in known],
-    )
-    placed: dict[int, Rank] = dict(zip(known, found, strict=True))
+    texts = [printed(entries[i].value or 0.0, "accuracy") for i in known]
+    placed = ranks(list(known.values()), texts)
+    if placed is None:
+        return entries
+    of = dict(zip(known, placed, strict=True))
     return [
-        replace(item, rank=str(placed[i]), best=placed[i].place == 1) if i in placed else item
+        replace(item, rank=str(of[i]), best=of[i].place == 1) if i in of else item
         for i, item in enumerate(entries)
     ]
-
-
-def _complete(found: np.ndarray | None) -> np.ndarray:
-    assert found is not None  # as the entry has a value
-    return found
 
 
 def _rank(item: Entry) -> Entry:
@@ -87,16 +90,33 @@ def _rank(item: Entry) -> Entry:
     return Entry(float(item.rank.rstrip("=")), seeds=item.seeds, rank=item.rank)
 
 
-def _differences(lines: Sequence[Line], spec: Spec, scope: Sequence[Slot], against: int) -> list[Entry]:
-    """How much higher each row scores than one of them."""
-    found = [scores(line, spec, scope) for line in lines]
-    return [_difference(own, found[against], i == against) for i, own in enumerate(found)]
+class _Differences:
+    """All rows of a group against each other, p-values corrected for how many pairs there are."""
 
+    def __init__(
+        self, lines: Sequence[Line], whole: Sequence[bool], specs: Sequence[Spec], scope: Sequence[Slot]
+    ) -> None:
+        spec = next((spec for spec in specs if spec.compares is not None), None)
+        self.found = [] if spec is None else _known(lines, whole, spec, scope)
+        pairs: dict[tuple[int, int], Difference] = {}
+        for i, j in combinations(range(len(self.found)), 2):
+            ours, theirs = self.found[i], self.found[j]
+            if ours is not None and theirs is not None and (found := compare(ours, theirs)) is not None:
+                pairs[i, j] = found
+        corrected = holm([each.p for each in pairs.values()])
+        self.pairs = {k: v._replace(p=p) for (k, v), p in zip(pairs.items(), corrected, strict=True)}
 
-def _difference(ours: np.ndarray | None, theirs: np.ndarray | None, same: bool) -> Entry:
-    if same or ours is None or theirs is None:
-        return Entry()
-    difference = compare(ours, theirs)
-    if difference is None:
-        return Entry(float(ours.mean() - theirs.mean()), seeds=len(ours))
-    return Entry(difference.value, low=difference.low, high=difference.high, p=difference.p, seeds=len(ours))
+    def column(self, against: int) -> list[Entry]:
+        """How much higher each row scores than one of them."""
+        return [self._entry(row, against) for row in range(len(self.found))]
+
+    def _entry(self, row: int, against: int) -> Entry:
+        ours, theirs = self.found[row], self.found[against]
+        if row == against or ours is None or theirs is None:
+            return Entry()
+        seeds = len(ours.scores)
+        if (found := self.pairs.get((row, against))) is not None:
+            return Entry(found.value, low=found.low, high=found.high, p=found.p, seeds=seeds)
+        if (found := self.pairs.get((against, row))) is not None:
+            return Entry(-found.value, low=-found.high, high=-found.low, p=found.p, seeds=seeds)
+        return Entry(float(ours.scores.mean() - theirs.scores.mean()), seeds=seeds)

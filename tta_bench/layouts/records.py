@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -26,11 +26,12 @@ class Slot(NamedTuple):
 
 
 class GroupId(NamedTuple):
-    """What makes a group of rows: one quantised model."""
+    """What makes a group of rows: one quantised model on one stream."""
 
     model: str
     quantizer: str
     bits: str
+    stream: str = ""  # severity or batch size, where a benchmark has several
 
 
 class RowId(NamedTuple):
@@ -40,6 +41,7 @@ class RowId(NamedTuple):
     variant: str
     reset: str
     version: str
+    settings: str = ""  # in what it differs from others of its name, where these are mixed on request
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,12 @@ class Record:
     rounds: int
     other_code: bool = False  # than the plugins had when the last run was planned
     environment: str = ""  # versions and device, in words
+    stream: str = ""
+    identity: str = "{}"  # what it shares with all cells of its row but the method's parameters, as JSON
+    data_note: str = ""
+    code: str = ""
+    correct_per_batch: Sequence[int] | None = None
+    counters: str = "{}"  # the method's own, at the domain's end, as JSON
     facet: str = ""
 
     @property
@@ -93,9 +101,26 @@ class Record:
         return _parsed(self.params)
 
     @property
+    def counted(self) -> Mapping[str, int]:
+        """The method's own counts at the end of the domain."""
+        return _parsed(self.counters)
+
+    @property
     def group(self) -> GroupId:
         """The quantised model it belongs to."""
-        return GroupId(self.model, self.quantizer, self.bits)
+        return GroupId(self.model, self.quantizer, self.bits, self.stream)
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Its cell's identity without the seed: the protocol, the plugins, and the method's parameters."""
+        method = {f"method.{name}": value for name, value in self.settings.items() if name != "seed"}
+        return {"rounds": self.rounds, "batch_size": self.batch_size} | dict(_parsed(self.identity)) | method
+
+    def expects(self, slot: Slot) -> bool:
+        """Whether its cell is to have a result there, as far as is known."""
+        domains = _parsed(self.identity).get("domains")
+        known = domains is None or [slot.corruption, slot.severity] in domains
+        return known and slot.round <= self.rounds and slot.facet == self.facet
 
     @property
     def stopped(self) -> bool:
@@ -120,7 +145,17 @@ def _parsed(params: str) -> Mapping[str, Any]:
 
 PLACE = ("round", "corruption", "severity")
 FIELDS = (*(f.name for f in fields(Record) if f.default is MISSING and f.name != "slot"), *PLACE)
-OPTIONAL = ("other_code", "environment")  # a frame made by hand need not have them
+# A frame made by hand need not have these.
+OPTIONAL = (
+    "other_code",
+    "environment",
+    "stream",
+    "identity",
+    "data_note",
+    "code",
+    "correct_per_batch",
+    "counters",
+)
 ORDERS = ("model_order", "quantizer_order", "method_order", "domain_order")
 INTEGERS = ("seed", "severity", "skipped_updates", "batch_size", "rounds", *ORDERS)
 # A status row of a cell may leave these out; its other rows know them.
@@ -163,7 +198,9 @@ def _record(row: dict[str, Any], known: dict[tuple[str, str], Any]) -> Record:
             row[name] = known.get((row["key"], name), value)
     for name in INTEGERS:  # a column with gaps holds floats
         row[name] = int(row[name])
+    row["n"] = None if row["n"] is None else int(row["n"])
     row["version"] = str(row["version"])
+    row = {name: value for name, value in row.items() if value is not None or name not in OPTIONAL}
     round_, corruption, severity = (row.pop(name) for name in PLACE)
     given = round_ is not None and corruption is not None
     return Record(slot=Slot(int(round_), corruption, severity) if given else None, **row)
@@ -181,3 +218,8 @@ def slots(records: Iterable[Record]) -> list[Slot]:
 def bits_order(bits: str) -> tuple[int, ...]:
     """Sorts FP32 before W8A8 before W4A4."""
     return tuple(-int(digits) for digits in re.findall(r"\d+", bits))
+
+
+def stream_order(stream: str) -> tuple[int, ...]:
+    """Sorts severity 3 before severity 5, and batch size 8 before batch size 64."""
+    return tuple(int(digits) for digits in re.findall(r"\d+", stream))

@@ -26,7 +26,7 @@ class Entry:
 
     value: float | bool | None = None  # None is a dash
     std: float | None = None  # over seeds; None when there is one seed, or for a count
-    interval: float | None = None  # half the 95 % interval of the mean, which readers see
+    interval: float | None = None  # half the 95 % interval of the mean; None where there is too little data
     low: float | None = None  # the 95 % interval of a difference, and its p-value
     high: float | None = None
     p: float | None = None
@@ -58,6 +58,7 @@ class Row:
     entries: tuple[Entry, ...]
     marks: tuple[int, ...] = ()
     published: bool = False  # not ours: what a paper says of the row above
+    settings: str = ""  # in what it differs from rows of the same name, mixed on request
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ class RowGroup:
     quantizer: str
     bits: str
     rows: tuple[Row, ...]
+    stream: str = ""  # severity or batch size, where a benchmark has several
 
 
 @dataclass(frozen=True)

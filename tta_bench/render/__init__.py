@@ -15,6 +15,7 @@ __all__ = ["FORMATS", "document", "render"]
 FORMATS: Mapping[str, Callable[[Table], str]] = MappingProxyType(
     {
         "latex": latex.to_latex,
+        "longtable": latex.to_longtable,
         "markdown": text.to_markdown,
         "csv": data.to_csv,
         "json": data.to_json,

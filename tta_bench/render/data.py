@@ -10,6 +10,9 @@ from typing import Any
 from tta_bench.table import Entry, Row, RowGroup, Table
 from tta_bench.terminal import printable
 
+LABELS = ("model", "quantizer", "bits", "method", "variant", "reset", "version")  # before the columns
+LAST = ("origin", "footnotes")  # after them
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with which a spreadsheet begins a formula
 DECIMALS = 4  # below this, summing in another order shows
 # Of an entry's fields, in CSV headers.
 SUFFIXES = {
@@ -28,10 +31,11 @@ def to_csv(table: Table) -> str:
     fields = [_filled(table, i) for i in range(len(table.columns))]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    header = ["model", "quantizer", "bits", "method", "variant", "reset", "version"]
+    header = [*LABELS, *(("stream",) if _streams(table) else ())]
     for column, names in zip(table.columns, fields, strict=True):
-        header += [column.key if column.kind == "rank" else column.key + SUFFIXES[name] for name in names]
-    writer.writerow([*header, "origin", "footnotes"])
+        key = f"{column.key}_{column.kind}" if column.key in (*header, *LAST) else column.key
+        header += [key if column.kind == "rank" else key + SUFFIXES[name] for name in names]
+    writer.writerow(map(_harmless, [*header, *LAST]))
     for group in table.groups:
         writer.writerows(_line(table, group, row, fields) for row in group.rows)
     return out.getvalue()
@@ -49,12 +53,22 @@ def _line(table: Table, group: RowGroup, row: Row, fields: list[list[str]]) -> l
     """One line of CSV; its footnotes are spelled out, as there is no foot to put them."""
     line = [group.model, group.quantizer, group.bits]
     line += [row.method, row.variant, row.reset, row.version]
+    line = [_harmless(text) for text in [*line, *((group.stream,) if _streams(table) else ())]]
     for entry, names in zip(row.entries, fields, strict=True):
         line += [_plain(getattr(entry, name)) for name in names]
     line.append("published" if row.published else "ours")
     marks = {*table.marks, *row.marks, *(mark for entry in row.entries for mark in entry.marks)}
-    line.append(" | ".join(table.footnotes[mark - 1] for mark in sorted(marks)))
+    line.append(_harmless(" | ".join(table.footnotes[mark - 1] for mark in sorted(marks))))
     return list(map(printable, line))  # a carriage return would end the line for some readers
+
+
+def _streams(table: Table) -> bool:
+    return any(group.stream for group in table.groups)
+
+
+def _harmless(text: str) -> str:
+    """A name that no spreadsheet takes for a formula."""
+    return f"'{text}" if text.startswith(FORMULA) else text
 
 
 def _plain(value: float | bool | str | None) -> str:
@@ -78,6 +92,7 @@ def to_json(table: Table) -> str:
                 "model": group.model,
                 "quantizer": group.quantizer,
                 "bits": group.bits,
+                "stream": group.stream,
                 "rows": [_row(table, row) for row in group.rows],
             }
             for group in table.groups

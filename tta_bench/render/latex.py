@@ -1,57 +1,31 @@
-"""LaTeX: a complete table environment that needs booktabs, multirow and graphicx, nothing else."""
+"""LaTeX: a complete table environment that needs booktabs, multirow and graphicx, or longtable."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 
 from tta_bench.layouts.types import spans
+from tta_bench.render.latex_text import escape
 from tta_bench.render.numbers import beside, number
 from tta_bench.table import Column, Entry, Row, RowGroup, Table
 
 PACKAGES = ("booktabs", "multirow", "graphicx")
+PAGES = ("booktabs", "longtable")  # of a table that breaks over pages
+PAGE = 40  # rows that fit on one
 LABELS = 2  # Model and Method come before the columns
 WIDE = 9  # from so many columns on, a table spans both columns of a two-column page
 
 NOT_IN_LABELS = r"[^A-Za-z0-9:._-]"
-SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
-    "^": r"\textasciicircum{}",
-    "~": r"\textasciitilde{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "±": r"$\pm$",
-    "×": r"$\times$",
-    "≤": r"$\leq$",
-    "≥": r"$\geq$",
-    "→": r"$\to$",
-    "−": r"$-$",
-    "–": "--",
-    "—": "---",
-    "‘": "`",
-    "’": "'",
-    "“": "``",
-    "”": "''",
-    "…": r"\dots{}",
-}
-# Of Latin-1, what pdflatex sets with its default fonts as well.
-ACCENTED = frozenset(map(chr, range(0xC0, 0x100))) - frozenset("ÐðÞþ×")
 
 
 def to_latex(table: Table) -> str:
     """The table as LaTeX, shrunk to the line if it is wider, its notes beneath."""
     environment = "table*" if LABELS + len(table.columns) >= WIDE else "table"
+    count = sum(len(group.rows) for group in table.groups)
     lines = [
         f"% Needs \\usepackage{{{','.join(PACKAGES)}}}",
+        *([f"% {count} rows may not fit on a page: --format longtable"] if count > PAGE else []),
         f"\\begin{{{environment}}}[t]",
         r"\centering",
         f"\\caption{{{escape(table.caption)}{_marks(table.marks)}}}",
@@ -70,25 +44,36 @@ def to_latex(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
+def to_longtable(table: Table) -> str:
+    """The table as LaTeX that breaks over pages, with its header on each; small print where it is wide."""
+    width = LABELS + len(table.columns)
+    head = [r"\toprule", *_header(table.columns), r"\midrule"]
+    caption = f"\\caption{{{escape(table.caption)}{_marks(table.marks)}}}"
+    rows = [list(_group(group, table.columns, spanned=False)) for group in table.groups]
+    lines = [
+        f"% Needs \\usepackage{{{','.join(PAGES)}}}",
+        r"\begingroup\scriptsize\setlength{\tabcolsep}{2pt}" if width >= WIDE else r"\begingroup\small",
+        f"\\begin{{longtable}}{{{'l' * LABELS}{'c' * len(table.columns)}}}",
+        f"{caption}\\label{{{re.sub(NOT_IN_LABELS, '-', table.label)}}}\\\\",
+        *head,
+        r"\endfirsthead",
+        f"\\multicolumn{{{width}}}{{l}}{{\\emph{{continued}}}} \\\\",
+        *head,
+        r"\endhead",
+        r"\bottomrule",
+        r"\endfoot",
+        *(line for i, group in enumerate(rows) for line in ([r"\midrule"] * (i > 0) + group)),
+        r"\end{longtable}",
+        *_notes(table),
+        r"\endgroup",
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def document(latex: str) -> str:
     """A document that compiles and holds nothing but the table."""
-    packages = "\n".join(f"\\usepackage{{{name}}}" for name in PACKAGES)
+    packages = "\n".join(f"\\usepackage{{{name}}}" for name in dict.fromkeys((*PACKAGES, *PAGES)))
     return f"\\documentclass{{article}}\n{packages}\n\\begin{{document}}\n{latex}\\end{{document}}\n"
-
-
-def escape(text: str) -> str:
-    """Any text as LaTeX sets it; what the default fonts lack is spelled plainly."""
-    return "".join(map(_escape, " ".join(text.split())))
-
-
-def _escape(char: str) -> str:
-    """One character."""
-    if char in SPECIAL:
-        return SPECIAL[char]
-    if char in ACCENTED or (char.isascii() and char.isprintable()):
-        return char
-    plain = unicodedata.normalize("NFKD", char).encode("ascii", "ignore").decode()
-    return "".join(SPECIAL.get(c, c) for c in plain) or f"[U+{ord(char):04X}]"
 
 
 def _header(columns: Sequence[Column]) -> Iterable[str]:
@@ -104,10 +89,11 @@ def _header(columns: Sequence[Column]) -> Iterable[str]:
     yield _line("Model", "Method", *(escape(c.name) for c in columns))
 
 
-def _group(group: RowGroup, columns: Sequence[Column]) -> Iterable[str]:
-    """The rows of a group, its label beside them all."""
+def _group(group: RowGroup, columns: Sequence[Column], spanned: bool = True) -> Iterable[str]:
+    """The rows of a group, its label beside them all or, as a page may end anywhere, beside the first."""
+    label = escape(group.label)
+    label = f"\\multirow{{{len(group.rows)}}}{{*}}{{{label}}}" if spanned else label
     for index, row in enumerate(group.rows):
-        label = f"\\multirow{{{len(group.rows)}}}{{*}}{{{escape(group.label)}}}"
         yield _row(row, "" if index else label, columns)
 
 

@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tta_bench import __version__, frame
+from tta_bench.layouts.lines import Line, lines
 from tta_bench.layouts.records import Record, read
 from tta_bench.reference import Reference, cell_of, load
 from tta_bench.report import flags, online
 from tta_bench.report.cells import STREAM, Fingerprints, provenance, stream_name
 from tta_bench.report.tables import RowKey, key_of, packed
 from tta_bench.store import ResultStore
-from tta_bench.table import Row, Table, TableError, build
+from tta_bench.table import Row, Table, TableError, build, tied
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -71,9 +72,9 @@ class _Part:
         self.frame, self.cells, self.allow_mixed = frame, cells, allow_mixed
         records = read(frame)
         self.reference = reference if reference is not None and _has_any(reference, records) else None
-        self.keys = {record.key: _key(record) for record in records}
-        self.sources = [_key(record) for record in records if record.method_plugin == SOURCE]
-        run = sorted({int(number) for number in frame["round"].dropna()})
+        self.keys = {r.key: _key(line) for line in lines("report", records) for r in line.records}
+        self.sources = [self.keys[record.key] for record in records if record.method_plugin == SOURCE]
+        run = sorted({int(number) for number in frame["round"][frame["status"] == "ok"]})
         self.rounds: list[int] = run or [int(frame["rounds"].max())]
         self.long_term = self._build("long-term", None)
         self.by_round = {
@@ -84,11 +85,23 @@ class _Part:
         self.places = {key_of(group, row): place for place, (group, row) in enumerate(self.rows)}
 
     def _build(self, layout: str, number: int | None) -> Table:
-        """A table; for one round only its records are read, and what a cell says of itself."""
-        rounds = self.frame["round"]
-        shown = self.frame if number is None else self.frame[rounds.isna() | (rounds == number)]
         name = None if self.reference is None else self.reference.name
+        shown = self._shown(number)
         return build(shown, layout, round=number, reference=name, allow_mixed=self.allow_mixed)
+
+    def _shown(self, number: int | None) -> DataFrame:
+        """The records of one round, and what cells say of themselves."""
+        rounds = self.frame["round"]
+        return self.frame if number is None else self.frame[rounds.isna() | (rounds == number)]
+
+    def _ties(self, number: int) -> dict[int, list[int] | None]:
+        """For each row, the rows of all models whose accuracy in a round cannot be told from its own."""
+        own = [self.places[key_of(*pair)] for pair in flags.own_rows(self.by_round["cost"][number])]
+        found = tied(self._shown(number), "cost", "accuracy")
+        return {
+            row: None if others is None else [own[other] for other in others]
+            for row, others in zip(own, found, strict=True)
+        }
 
     def data(self) -> dict[str, Any]:
         """The stream as the page has it."""
@@ -101,6 +114,7 @@ class _Part:
             "rounds": self.rounds,
             "cited": self.reference is not None,
             "rows": self._rows(),
+            "ties": {str(number): self._ties(number) for number in self.rounds},
             "tables": tables | {"long-term": {"all": packed(self.long_term, self.places)}},
             "online": {str(number): online.curves(self.frame, number, of_cells) for number in self.rounds},
         }
@@ -111,7 +125,7 @@ class _Part:
         found = []
         for group, row in self.rows:
             key = key_of(group, row)
-            source = next((other for other in self.sources if other[:3] == key[:3]), None)
+            source = next((other for other in self.sources if other[:4] == key[:4]), None)
             mine = [name for name, of in self.keys.items() if of == key]
             warnings = [
                 *flags.forgetting(self.long_term, row),
@@ -142,9 +156,9 @@ class _Part:
         return list(states), [self.long_term.footnotes[mark - 1] for mark in marks]
 
 
-def _key(record: Record) -> RowKey:
-    place = (record.method, record.variant, record.reset, record.version)
-    return RowKey(*record.group, *place)
+def _key(line: Line) -> RowKey:
+    row = line.row
+    return RowKey(*line.group, row.method, row.variant, row.reset, line.versions, row.settings)
 
 
 def _has_any(reference: Reference, records: Sequence[Record]) -> bool:

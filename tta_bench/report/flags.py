@@ -67,7 +67,7 @@ def curves(per_corruption: Mapping[int, Table]) -> dict[RowKey, dict[Place, floa
         for group, row in own_rows(table):
             curve = found.setdefault(key_of(group, row), {})
             for column, entry in zip(table.columns, row.entries, strict=True):
-                if column.key != "average" and entry.value is not None:
+                if column.kind == "accuracy" and column.key != "average" and entry.value is not None:
                     curve[Place(round_, column.key)] = float(entry.value)
     return found
 

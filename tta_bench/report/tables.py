@@ -25,15 +25,18 @@ class RowKey(NamedTuple):
     model: str
     quantizer: str
     bits: str
+    stream: str
     method: str
     variant: str
     reset: str
     version: str
+    settings: str
 
 
 def key_of(group: RowGroup, row: Row) -> RowKey:
     """The key of a table's row."""
-    return RowKey(group.model, group.quantizer, group.bits, row.method, row.variant, row.reset, row.version)
+    place = (group.model, group.quantizer, group.bits, group.stream)
+    return RowKey(*place, row.method, row.variant, row.reset, row.version, row.settings)
 
 
 def packed(table: Table, places: Mapping[RowKey, int]) -> dict[str, Any]:

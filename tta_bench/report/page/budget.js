@@ -39,10 +39,17 @@ function fits(point) {
   );
 }
 
-/** Whether readers see the same number, or both have one rank of their quantised model. */
-const tied = (a, b) =>
-  a.accuracy.text === b.accuracy.text ||
-  (a.group === b.group && a.accuracy.rank !== undefined && a.accuracy.rank === b.accuracy.rank);
+/** The rows that the most accurate one cannot be told from, down to the first that it can; of all models. */
+function leading(fitting) {
+  const ties = stream().ties[round()] ?? {};
+  const [first, ...rest] = fitting;
+  if (!first) return { best: [], known: true };
+  const known = rest.length === 0 || Boolean(ties[first.row]);
+  const end = rest.findIndex(
+    (point) => point.accuracy.text !== first.accuracy.text && !ties[first.row]?.includes(point.row),
+  );
+  return { best: known ? [first, ...(end < 0 ? rest : rest.slice(0, end))] : [], known };
+}
 
 /** Points that no other matches in everything and beats in something. */
 function front(found) {
@@ -59,8 +66,8 @@ function drawBudget() {
   const fitting = own
     .filter(fits)
     .sort((a, b) => b.accuracy.value - a.accuracy.value || a.memory.value - b.memory.value);
-  const best = fitting.filter((point) => tied(point, fitting[0]));
-  fill(byId("answer"), answer(best, own.length));
+  const { best, known } = leading(fitting);
+  fill(byId("answer"), answer(best, own.length, known));
   fill(byId("fitting"), fitting.length ? fittingTable(fitting, best, front(own)) : null);
   drawLegend(
     byId("pareto-legend"),
@@ -72,7 +79,7 @@ function drawBudget() {
 
 const nameOf = (point) => `${point.group} · ${point.label}`;
 
-function answer(best, all) {
+function answer(best, all, known) {
   const { memory, forwards, forwardOnly } = state.budget;
   const limits = [
     memory === null ? null : `${memory} MiB`,
@@ -81,6 +88,7 @@ function answer(best, all) {
   ].filter(Boolean);
   const within = limits.length ? `Within ${limits.join(", ")}: ` : "Without a limit: ";
   if (!all) return [within, "no row has accuracy and memory yet."];
+  if (!known) return [within, "too little data to say which row is best; see the notes of the table."];
   if (!best.length) return [within, "no row fits."];
   const names = best.map((point) => make("strong", { "data-row": point.row }, nameOf(point)));
   const joined = names.flatMap((name, index) => [

@@ -5,8 +5,16 @@ const HEAT_MODES = [
   ["difference", "Points over no adaptation"],
 ];
 
+/** The table of corruptions with nothing but its accuracies. */
+function heatSource() {
+  const whole = table("per-corruption");
+  const kept = whole.columns.flatMap((found, index) => (found.kind === "accuracy" ? [index] : []));
+  const rows = whole.rows.map((row) => ({ ...row, entries: kept.map((index) => row.entries[index]) }));
+  return { ...whole, columns: kept.map((index) => whole.columns[index]), rows };
+}
+
 function drawHeatmap() {
-  const of = table("per-corruption");
+  const of = heatSource();
   const lines = shownLines(of);
   const difference = state.heat === "difference";
   const cells = new Map(
