@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tta_bench import config, grid, interrupt, limits
+from tta_bench import config, grid, interrupt, limits, reference
 from tta_bench.cli import app
 from tta_bench.errors import UserError
 from tta_bench.grid import Cell
@@ -52,6 +52,13 @@ def test_a_yaml_error_names_its_file_and_line(text: str, told: str, tmp_path: Pa
         read_yaml(path)
     assert str(error.value).startswith(f"{path}: {told}")
     assert "unicode string" not in str(error.value)
+
+
+def test_a_references_yaml_error_names_its_line(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("a,b\n")
+    (tmp_path / "mine.yaml").write_text("title: a\ntables: [\n")
+    with pytest.raises(UserError, match=r"mine\.csv: mine\.yaml, line 3: not valid YAML"):
+        reference.load(str(tmp_path / "mine.csv"))
 
 
 # -- --only, --format, --output ---------------------------------------------------------------------

@@ -16,12 +16,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import yaml
-
 from tta_bench.corruptions.sets import SETS
 from tta_bench.errors import ConfigError, Problem, UserError
 from tta_bench.layouts.plan import Cite
 from tta_bench.layouts.records import Record
+from tta_bench.yaml_file import NotYaml, parse_yaml
 
 FOLDER = Path(__file__).parent / "assets" / "reference"
 COLUMNS = ("table", "model", "bits", "method", "round", "column", "metric", "value")
@@ -132,7 +131,10 @@ def load(name: str) -> Reference:
         )
     try:
         return _read(name, path)
-    except (yaml.YAMLError, csv.Error, LookupError, TypeError, AttributeError, ValueError) as error:
+    except NotYaml as error:
+        file = path.with_suffix(".yaml").name
+        raise UserError(f"{path}: {file}, line {error.line}: not valid YAML: {error}. Correct it.") from error
+    except (csv.Error, LookupError, TypeError, AttributeError, ValueError) as error:
         raise UserError(
             f"{path}: not a reference, or its YAML does not fit: {type(error).__name__}: {error}. "
             f"Compare it with {FOLDER / 'zoa_mm25.yaml'}."
@@ -140,7 +142,7 @@ def load(name: str) -> Reference:
 
 
 def _read(name: str, path: Path) -> Reference:
-    about = yaml.safe_load(path.with_suffix(".yaml").read_text(encoding="utf-8"))
+    about = parse_yaml(path.with_suffix(".yaml").read_text(encoding="utf-8"))
     reader = _Reader(about)
     rows = tuple(reader.rows(path))
     if reader.problems:

@@ -25,7 +25,7 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     if len(text) > MAX_CHARACTERS:
         raise UserError(f"{path}: is longer than {MAX_CHARACTERS} characters. Is it a benchmark file?")
     try:
-        raw = _parsed(text)
+        raw = parse_yaml(text)
     except NotYaml as error:
         text = f"not valid YAML: {error}. Correct this line."
         raise ConfigError(str(path), [Problem(f"line {error.line}", text)]) from error
@@ -73,7 +73,7 @@ class _UniqueKeyLoader(yaml.SafeLoader):
             raise NotYaml(str(error), node.start_mark.line + 1) from error
 
 
-def _parsed(text: str) -> Any:
+def parse_yaml(text: str) -> Any:
     """The plain data in a text; NotYaml if there is none."""
     loader = None
     try:
@@ -94,7 +94,7 @@ def _parsed(text: str) -> Any:
 def plain_value(text: str, usage: str) -> Any:
     """The value of a text from the command line."""
     try:
-        return _parsed(text)
+        return parse_yaml(text)
     except NotYaml as error:
         raise UserError(f"{usage}: the value is not valid YAML: {error}.") from error
 
