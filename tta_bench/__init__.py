@@ -1,3 +1,3 @@
 """A declarative benchmark of test-time adaptation on quantised image classifiers."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
