@@ -34,6 +34,7 @@ def _row(cell: dict[str, Any], records: list[dict[str, Any]]) -> dict[str, Any]:
         "model": cell["labels"]["model"],
         "bits": cell["bits"],
         "method": cell["labels"]["method"],
+        **({"stream": stream} if (stream := cell["labels"].get("stream")) else {}),
         "seed": cell["seed"],
         "state": state,
         "records": f"{len(ok)}/{cell['records_expected']}",
