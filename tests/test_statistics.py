@@ -341,7 +341,9 @@ def test_one_seed_is_compared_by_its_batches(frame: pd.DataFrame) -> None:
     two = frame[(frame.seed == 1) & frame.corruption.isin(["fog", "snow"]) & (frame["round"] == 3)]
     levels = {"A": 40, "B": 39, "C": 30}
     hits = [[levels[m] + i % 3 + (m == "A") * (i % 2) for i in range(10)] for m in two.method]
-    told = two.assign(correct_per_batch=hits, accuracy=[100 * sum(h) / 640 for h in hits])
+    told = two.assign(
+        correct_per_batch=pd.Series(hits, two.index), accuracy=[100 * sum(h) / 640 for h in hits]
+    )
     table = build(told, "cost")
     found = _entries(table, "accuracy")
     assert {label: entry.rank for label, entry in found.items()} == {"A": "1", "B": "2", "C": "3"}
