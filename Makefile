@@ -24,7 +24,7 @@ soak: install
 	$(BIN)/python tools/lose_node.py benchmark.yaml
 	$(BIN)/python tools/soak.py --minutes 20
 
-# Small defects in the modules that numbers rest on, and whether the tests notice each; about an hour of one core.
+# Small defects in the modules that numbers rest on, and whether the tests notice each; about half an hour.
 # One module: make mutants MUTANTS="--module store"
 mutants: install-test
 	$(BIN)/python tools/mutants.py $(MUTANTS)

@@ -137,8 +137,9 @@ def _run(
             except KeyboardInterrupt:
                 print("Stopped; the report has what was found so far.", flush=True)
                 break
+            finally:
+                report.save(options.out, list(found.values()), [])
             print(f"{path}: {time.monotonic() - start:.0f} s", flush=True)
-            report.save(options.out, list(found.values()), [])
     return list(found.values())
 
 
