@@ -65,9 +65,9 @@ function drawGlossary() {
     Accuracy:
       "Top-1, each domain counting the same. Every image is predicted once, online, in the batch in which it arrives.",
     "Several seeds":
-      "Mean ± 95 % interval by Student's t in the table by round and in bands; mean ± standard deviation elsewhere, as each table's note says.",
+      "Mean ± 95 % interval; each table's note says over what. docs/statistics.md has the formulas and their coverage.",
     Memory:
-      "Peak live tensors of one adaptation step, counted; for quantised models scaled ideally by bits/32. Packed: codes, scales, zero points and the method's own state.",
+      "Peak live tensors of one adaptation step, counted; for quantised models scaled ideally by the bits of each layer. Packed: codes, scales, zero points, what stays in FP32 and the method's own state.",
     Passes:
       "Images sent through the network, forward and back, per image of the stream; counted, not declared.",
     forgets: `The last round is more than ${plural(lost, "point")} below the first.`,
