@@ -282,10 +282,9 @@ class _Maker:
 
 
 def identity_of(group: str, use: str, plugin: Plugin, fingerprint: str = "") -> PluginIdentity:
-    """A plugin's identity; every parameter has its field's own type, so that 16 and 16.0 are one value."""
+    """A plugin's identity; its fields have their own types, so that 16 and 16.0 are one value."""
     params = dataclasses.asdict(plugin)  # type: ignore[call-overload]
-    typed, _ = check_params(type(plugin), params, use)
-    return identify(group, use, params | typed, plugin.version, fingerprint)
+    return identify(group, use, params, plugin.version, fingerprint)
 
 
 def _wanted(cell: Cell, benchmark: Benchmark) -> bool:
