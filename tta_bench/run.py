@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -63,7 +63,7 @@ def run(
             take_over(store, chosen, progress)
         work = pending(store, chosen, overwrite, keep_stale)
         waiting = work.waiting
-        _drop_checkpoints(store, {cell.key for cell in chosen} - {cell.key for cell in waiting})
+        _drop_checkpoints(store, work.done)
         for note in stale_notes(store, work.stale, keep_stale):
             progress.note(note)
         if waiting:
@@ -95,19 +95,20 @@ def take_over(store: ResultStore, cells: Sequence[Cell], progress: Progress) -> 
         progress.note(f"{cells_are} done in {name}, and taken from there.")
 
 
-def _drop_checkpoints(store: ResultStore, finished: Collection[str]) -> None:
+def _drop_checkpoints(store: ResultStore, done: Sequence[Cell]) -> None:
     """Remove what a run leaves that is killed after a cell's last record and before its checkpoint goes."""
     checkpoints = Checkpoints(store.folder)
-    for key in finished:
-        checkpoints.remove(key)
+    for cell in done:
+        checkpoints.remove(cell.key)
 
 
 @dataclass(frozen=True)
 class Work:
-    """The cells to run, and those that other code has begun or computed."""
+    """The cells to run, those that other code has begun or computed, and those with all their records."""
 
     waiting: list[Cell]
     stale: list[Cell]
+    done: list[Cell]
 
 
 def pending(store: ResultStore, cells: Sequence[Cell], overwrite: str, keep_stale: bool = False) -> Work:
@@ -117,7 +118,7 @@ def pending(store: ResultStore, cells: Sequence[Cell], overwrite: str, keep_stal
     was lost is visited once more, to describe it.
     """
     redo = {"missing": {"missing"}, "failed": {"missing", "failed"}}.get(overwrite)
-    work = Work([], [])
+    work = Work([], [], [])
     for cell in cells:
         records = store.read(cell.key)
         stale = any(record["code"] != cell.code for record in records)
@@ -128,6 +129,8 @@ def pending(store: ResultStore, cells: Sequence[Cell], overwrite: str, keep_stal
             work.stale.append(cell)
         if redo is None or state in redo or (not kept and (stale or lost)):
             work.waiting.append(cell)
+        elif state == "done":
+            work.done.append(cell)
     return work
 
 
