@@ -13,8 +13,8 @@ Record = dict[str, Any]
 
 
 def encode(record: Record) -> bytes:
-    """A record as a line of a log."""
-    text = as_json(record, separators=(",", ":"), allow_nan=False)
+    """A record as a line of a log; sorted, so that one that was read is written again as it was."""
+    text = as_json(record, separators=(",", ":"), allow_nan=False, sort_keys=True)
     return text + f"\t{zlib.crc32(text):08x}\n".encode()
 
 
