@@ -132,7 +132,7 @@ def test_calibrating_does_not_change_the_model(images: Tensor) -> None:
 # -- processes ---------------------------------------------------------------------------------------
 
 SITES = 38  # of vit-micro
-PROCESSES = multiprocessing.get_context("fork")  # they need not import torch again
+PROCESSES = multiprocessing.get_context("spawn")  # autograd may have run here, which forbids to fork
 
 
 def calibrate(log: Path, seconds: float, result: Any) -> None:
