@@ -257,6 +257,16 @@ def test_a_line_that_is_no_record_is_left_out_and_told(case: str, tmp_path: Path
     assert len(ResultStore(tmp_path / "merged", "g").read(KEY)) == 5
 
 
+def test_what_is_read_and_written_again_stays_as_it_was(tmp_path: Path) -> None:
+    """Also with fields that this version does not know."""
+    store = folder(tmp_path)
+    path = store.records_folder / f"{KEY}.jsonl"
+    store.append(KEY, [store.read(KEY)[0] | {"of_a_later_version": {"b": 1, "a": [2]}}])
+    before = path.read_bytes()
+    store.keep(KEY, store.read(KEY))
+    assert path.read_bytes() == before
+
+
 DESCRIPTIONS: dict[str, tuple[tuple[Any, ...], Any]] = {
     "a list": ((), []),
     "bytes as text": (("memory_bytes",), "x"),
