@@ -194,6 +194,8 @@ def test_a_cell_runs_where_its_executor_says(
         executor.warm.device = CUDA
         monkeypatch.setattr(executor.warm, "model", lambda _: spare.pop())
         facts, *rest = executor.run([cell])
-    assert facts.records[0]["device"] == "cuda (Pretended)"
+    assert facts.description is not None
+    (environment,) = facts.description["environments"].values()
+    assert environment["device"] == "cuda (Pretended)"
     records = [record for delivery in rest for record in delivery.records]
     assert [record["status"] for record in records] == ["ok"], records[0].get("reason")
