@@ -6,6 +6,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from tta_bench.layouts.checks import mixed_versions, refuse_doubles, row_differences, told
 from tta_bench.layouts.records import GroupId, Record, RowId, Slot, bits_order, stream_order
@@ -52,7 +53,7 @@ class Line:
             found[record.facet].add(record.code)
         return max(map(len, found.values()), default=0)
 
-    @property
+    @cached_property
     def _first(self) -> list[Record]:
         """A record of each cell, which knows what its cell is to have."""
         return list({(record.key, record.facet): record for record in self.records}.values())
