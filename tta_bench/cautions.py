@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -18,14 +18,15 @@ MIXED = 0.5  # batches with fewer than this share of the classes that chance wou
 SOURCE_BATCH = 64
 
 
-def cautions(cells: Sequence[Cell]) -> list[str]:
-    """All warnings about these cells, each once."""
+def cautions(cells: Sequence[Cell], known: Mapping[str, Data] | None = None) -> list[str]:
+    """All warnings about these cells, each once; `known` has data that was read already, by digest."""
     found = [*unknown_families(cells)]
     for cell in {cell.data.digest: cell for cell in cells}.values():
         same = [each for each in cells if each.data.digest == cell.data.digest]
         # Images that are not here cannot be looked at, and a warning is no reason to stop.
         with suppress(UserError), registry.asking("data", cell.data.use):
-            found += class_orders(cell.data.make(), same) if cell.data.fingerprint else []
+            if cell.data.fingerprint:
+                found += class_orders((known or {}).get(cell.data.digest) or cell.data.make(), same)
     return list(dict.fromkeys(found))
 
 

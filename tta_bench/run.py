@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from tta_bench import cache, plan
 from tta_bench.cautions import cautions
@@ -67,8 +67,8 @@ def run(
         for note in stale_notes(store, work.stale, keep_stale):
             progress.note(note)
         if waiting:
-            check_inputs(waiting)
-            for warning in cautions(waiting):
+            data = check_inputs(waiting)
+            for warning in cautions(waiting, data):
                 progress.note(f"Warning: {warning}")
             unwritable = cache.problem()
             if unwritable:
@@ -148,19 +148,21 @@ def stale_notes(store: ResultStore, cells: Sequence[Cell], kept: bool) -> list[s
     ]
 
 
-def check_inputs(cells: Sequence[Cell]) -> None:
-    """Raise with everything that keeps models or data from being read here."""
+def check_inputs(cells: Sequence[Cell]) -> dict[str, Any]:
+    """The data of the cells, by digest; raises with all that keeps data or models from being read here."""
     from tta_bench.api import Domain
 
+    data = {c.data.digest: c.data.make() for c in {c.data.digest: c for c in cells}.values()}
     problems: dict[str, Problem] = {}
     for cell in {c.model.digest: c for c in cells}.values():
         for text in cell.model.make().problems():
             problems[text] = Problem(f"model {cell.labels.model}", text)
     for cell in {c.data.digest: c for c in cells}.values():
-        for text in cell.data.make().problems([Domain(*d) for d in cell.domains]):
+        for text in data[cell.data.digest].problems([Domain(*d) for d in cell.domains]):
             problems[text] = Problem(f"data {cell.data.use}", text)
     if problems:
         raise ConfigError("inputs", list(problems.values()))
+    return data
 
 
 def policy(section: RunSection, device: str | None = None) -> Policy:

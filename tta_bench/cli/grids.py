@@ -132,8 +132,8 @@ def validate(file: File, override: Override = None, micro: Micro = False, as_jso
     from tta_bench.run import check_inputs
 
     benchmark, cells = grid_of(file, override, None, micro, fetch=True)
-    check_inputs(cells)
-    for warning in cautions(cells):
+    data = check_inputs(cells)
+    for warning in cautions(cells, data):
         say(f"Warning: {warning}", error=True)
     counts = {
         "name": benchmark.name,
