@@ -30,7 +30,7 @@ from torch import nn
 
 from tta_bench import registry
 from tta_bench.api import Bits, Method, Model, ModelSource, Quantizer
-from tta_bench.bytecount import ByteCounter, storage_bytes
+from tta_bench.bytecount import ByteCounter
 from tta_bench.dryrun import Usage, garbage_on_demand, use_of_backbone, use_of_features, use_of_images
 from tta_bench.errors import Unsupported
 from tta_bench.pretend import fake_tensors
@@ -134,11 +134,6 @@ class Meter:
 
     def __init__(self, device: torch.device) -> None:
         self.device, self.held_bytes, self.peak_bytes = device, 0, 0
-
-    def hold(self, model: Model) -> None:
-        """Count a model as this cell's that another one has brought to the device."""
-        if self.device.type == "cuda":
-            self.held_bytes += storage_bytes([*model.parameters(), *model.buffers()])
 
     @contextmanager
     def watching(self) -> Iterator[None]:

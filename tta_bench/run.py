@@ -18,7 +18,7 @@ from tta_bench.interrupt import Interrupt
 from tta_bench.progress import Progress
 from tta_bench.runner import Runner, chores
 from tta_bench.schema import Device, RunSection
-from tta_bench.store import ResultStore, cell_status
+from tta_bench.store import ResultStore, cell_status, made_by_other_code
 from tta_bench.writer import Writer
 
 OVERWRITE = ("missing", "failed", "all")
@@ -121,7 +121,7 @@ def pending(store: ResultStore, cells: Sequence[Cell], overwrite: str, keep_stal
     work = Work([], [], [])
     for cell in cells:
         records = store.read(cell.key)
-        stale = any(record["code"] != cell.code for record in records)
+        stale = made_by_other_code(records, cell)
         state = cell_status(records, cell.records_expected)
         lost = state == "done" and store.description(cell.key) is None
         kept = stale and keep_stale and state in ("done", "unsupported")

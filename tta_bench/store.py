@@ -103,7 +103,7 @@ class ResultStore:
     def status(self, cell: Cell) -> str:
         """`done`, `unsupported`, `failed`, `missing`, or `stale` if other code has made its records."""
         records = self.read(cell.key)
-        if any(record["code"] != cell.code for record in records):
+        if made_by_other_code(records, cell):
             return "stale"
         return cell_status(records, cell.records_expected)
 
@@ -247,6 +247,11 @@ def describe(cell: Cell) -> Record:
         "variant": str(cell.method.params.get("variant", "")),
         "backprop": cell.method.make().backprop,
     }
+
+
+def made_by_other_code(records: Sequence[Record], cell: Cell) -> bool:
+    """Whether any of a cell's records was computed by other code than its plugins have now."""
+    return any(record["code"] != cell.code for record in records)
 
 
 def cell_status(records: Sequence[Record], expected: int) -> str:
