@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test bench soak smoke mutants install install-test clean
+.PHONY: run test test-slow docs bench soak smoke mutants install install-test install-docs clean
 
 run: install
 	$(BIN)/tta-bench run benchmark.yaml
@@ -13,7 +13,16 @@ test: install-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/lint-imports --no-logo --no-cache
+	$(BIN)/pytest -m "not slow" -n auto --maxprocesses 8 --dist worksteal
+
+# Tests that kill processes, start Ray, a browser or another environment: one at a time, as they watch the clock.
+test-slow: install-test
+	$(BIN)/pytest -m slow
+
+# The documentation as a site in site/, which needs no network to be read; broken links are errors.
+docs: install-docs
+	$(BIN)/mkdocs build --strict --quiet
 
 # Ratios of speed, measured in one run; a quiet machine makes them mean something.
 bench: install
@@ -36,19 +45,27 @@ smoke: install
 
 install: $(VENV)/installed
 install-test: $(VENV)/installed-test
+install-docs: $(VENV)/installed-docs
 
-# Stamps: an unchanged pyproject.toml is not installed again.
+# Each stamp is newer than pyproject.toml once its extra is installed.
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
 
+# Version 0.2.0 left an egg-info here, which Python would read before the installed entry points.
 $(VENV)/installed: $(VENV)/bin/python pyproject.toml
+	rm -rf tta_bench.egg-info
 	$(BIN)/pip install --quiet --editable .
 	touch $@
 
 $(VENV)/installed-test: $(VENV)/bin/python pyproject.toml
-	$(BIN)/pip install --quiet --editable ".[test]"
+	rm -rf tta_bench.egg-info
+	$(BIN)/pip install --quiet --editable ".[test,docs]"
+	touch $@ $(VENV)/installed $(VENV)/installed-docs
+
+$(VENV)/installed-docs: $(VENV)/bin/python pyproject.toml
+	$(BIN)/pip install --quiet --editable ".[docs]"
 	touch $@ $(VENV)/installed
 
 clean:
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build site *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -1,1 +1,1 @@
-"""How fast things are, as ratios within one run: `make bench`, or `python -m bench --only forward`."""
+"""Benchmarks of speed, as ratios within one run: `make bench`, or `python -m bench --only forward`."""

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import torch
 
-from bench import harness, isolation, loading, passes
+from bench import compiled, harness, isolation, loading, passes
 from bench.measure import Clock, Measure
-from tta_bench import native
-from tta_bench.allocator import keep_freed_memory
+from tta_bench.cache import native_code
+from tta_bench.execution.process import keep_freed_memory
 
 SECTIONS: dict[str, Callable[[Clock], Iterator[Measure]]] = {
     "forward": passes.forward,
@@ -26,6 +26,7 @@ SECTIONS: dict[str, Callable[[Clock], Iterator[Measure]]] = {
     "grid": harness.grid,
     "workers": harness.workers,
     "isolation": isolation.isolation,
+    "compiled": compiled.compiled,
 }
 
 
@@ -34,7 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--only", choices=SECTIONS, nargs="+", default=list(SECTIONS), help="sections to run")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--cpu-time", action="store_true", help="for one thread on a machine that is busy")
+    parser.add_argument("--cpu-time", action="store_true", help="measure CPU time (on a busy machine)")
     parser.add_argument("--output", type=Path, default=Path("bench.json"))
     options = parser.parse_args()
     if options.cpu_time and options.threads != 1:
@@ -64,13 +65,13 @@ def line(measure: Measure) -> str:
 
 
 def _machine(threads: int) -> dict[str, object]:
-    compiled = native.library("tta_bench_quantizers", "kernels.cpp") is not None
+    has_library = native_code.library("tta_bench_quantizers._core", "kernels.cpp") is not None
     return {
         "torch": torch.__version__,
         "cpu": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count(),
         "threads": threads,
-        "compiled": compiled,
+        "compiled": has_library,
         "load": round(os.getloadavg()[0], 2),
         "system": platform.system(),
     }

@@ -1,4 +1,4 @@
-"""Sections `grid` and `workers`: what the harness saves, what it costs, and what a second worker brings."""
+"""Sections `grid` and `workers`: what the harness saves and costs, and the speed-up by a second worker."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import yaml
 from typer.testing import CliRunner
 
 from bench.measure import REPEATS, Clock, Measure
-from tta_bench import config, registry
-from tta_bench import grid as cells
+from tta_bench import config
 from tta_bench.api import Method, Model
 from tta_bench.cli import app
-from tta_bench.grid import Cell
-from tta_bench.plan import passes
+from tta_bench.grid import Cell, expand
+from tta_bench.planning.tasks import passes
+from tta_bench.plugins import registry
 
 DEFAULT = Path(__file__).parent.parent / "benchmark.yaml"
 SIX: dict[str, Any] = {
@@ -48,7 +48,7 @@ TURNS = 3
 
 
 def grid(_: Clock) -> Iterator[Measure]:
-    """Passes and time saved by sharing, time that is not the models', time until something is seen."""
+    """Passes and time saved by sharing, time outside the models, time until the first record."""
     threads = torch.get_num_threads()
     with tempfile.TemporaryDirectory() as folder:
         file = _six(Path(folder))
@@ -62,7 +62,7 @@ def grid(_: Clock) -> Iterator[Measure]:
 
 
 def workers(_: Clock) -> Iterator[Measure]:
-    """What a second worker brings, from the first record to the last: Ray's start and end are not work."""
+    """The speed-up by a second worker, from the first record to the last, without Ray's start and end."""
     rates: dict[int, list[float]] = {1: [], 2: []}
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(TURNS):
@@ -87,7 +87,7 @@ def _saved_passes(section: str, file: Path, limit: str) -> Measure:
 def _saved_time(
     workers: int, seconds: Callable[..., float], file: Path, folder: Path, turns: int, limit: str = ""
 ) -> Measure:
-    """One run of six methods over six runs of one, in turns."""
+    """Time of one run with six methods over the time of six runs with one method each."""
     found = []
     for turn in range(turns):
         place = folder / f"turn-{turn}"
@@ -100,7 +100,7 @@ def _saved_time(
 
 def _overhead(folder: Path) -> Measure:
     """The share of a second run that is spent neither in a model nor in a method."""
-    run_locally(DEFAULT, folder / "prepared")  # byte counts and calibrations are kept from here
+    run_locally(DEFAULT, folder / "prepared")  # later runs find byte counts and calibrations in the cache
     with Inside() as inside:
         wall = _seconds(DEFAULT, folder / "watched")
     return Measure(
@@ -117,7 +117,7 @@ def _first_record(folder: Path) -> Measure:
 
 
 class Inside:
-    """While entered, adds up the time in models' passes and in methods; calls within calls count once."""
+    """A context manager that adds up the time in models and methods; nested calls count once."""
 
     def __init__(self) -> None:
         self.seconds, self._deep = 0.0, False
@@ -161,7 +161,7 @@ def _six(folder: Path) -> Path:
 
 
 def _cells(file: Path) -> Sequence[Cell]:
-    return cells.expand(config.load(file), str(file))
+    return expand(config.load(file), str(file))
 
 
 def run_locally(file: Path, results: Path, *options: str) -> None:
@@ -173,14 +173,14 @@ def run_locally(file: Path, results: Path, *options: str) -> None:
 
 
 def _seconds(file: Path, results: Path, *options: str) -> float:
-    """What a run in this process takes."""
+    """Seconds of a run in this process."""
     start = time.perf_counter()
     run_locally(file, results, *options)
     return time.perf_counter() - start
 
 
 def _seconds_of_two(file: Path, results: Path, *options: str) -> float:
-    """What a run on two workers takes, from its first record to its last."""
+    """Seconds of a run on two workers, from its first record to its last."""
     first, last = _timed(file, results, *_ray(2), *options)
     return last - first
 

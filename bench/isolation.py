@@ -12,14 +12,14 @@ from unittest.mock import patch
 
 from bench.harness import DEFAULT, run_locally
 from bench.measure import Clock, Measure
-from tta_bench import isolation as guards
-from tta_bench import lane
-from tta_bench.execute import Executor
-from tta_bench.feed import Feed
+from tta_bench.execution import cell_run
+from tta_bench.execution.executor import Executor
+from tta_bench.execution.stream_reader import StreamReader
+from tta_bench.plugins import isolation as guards
 
 
 class Added:
-    """While entered, adds up the time of guards and of copies that only isolation needs."""
+    """A context manager that adds up the time of checks and copies that only isolation needs."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -27,10 +27,13 @@ class Added:
 
     def __enter__(self) -> Added:
         timed = self._guarded(guards.settings_kept)
-        for target in ("tta_bench.lane.settings_kept", "tta_bench.execute.settings_kept"):
+        for target in (
+            "tta_bench.execution.cell_run.settings_kept",
+            "tta_bench.execution.executor.settings_kept",
+        ):
             self._stack.enter_context(patch(target, timed))
         self._stack.enter_context(patch.object(Executor, "_model", self._counted(Executor._model)))
-        self._stack.enter_context(patch.object(Feed, "features", self._copied(Feed.features)))
+        self._stack.enter_context(patch.object(StreamReader, "features", self._copied(StreamReader.features)))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -50,22 +53,22 @@ class Added:
         return timed
 
     def _counted(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """A model of its own for a cell that only reads features; others had one before."""
+        """Time the model copy of a cell that only reads features; other cells need theirs anyway."""
 
         def timed(executor: Executor, cell: Any, method: Any) -> Any:
-            start, built = time.perf_counter(), len(executor.warm._models)
+            start, built = time.perf_counter(), len(executor.models._models)
             model = original(executor, cell, method)
-            if method.consumes == "features" and len(executor.warm._models) == built:
+            if method.consumes == "features" and len(executor.models._models) == built:
                 self.seconds += time.perf_counter() - start
             return model
 
         return timed
 
     def _copied(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """The copy of every batch of features, made once more to be timed."""
+        """Time the copy of every batch of features by making it once more."""
 
-        def timed(feed: Feed, *arguments: Any) -> Iterator[Any]:
-            for z, seconds in original(feed, *arguments):
+        def timed(reader: StreamReader, *arguments: Any) -> Iterator[Any]:
+            for z, seconds in original(reader, *arguments):
                 start = time.perf_counter()
                 z.clone()
                 self.seconds += time.perf_counter() - start
@@ -75,8 +78,8 @@ class Added:
 
 
 def isolation(_: Clock) -> Iterator[Measure]:
-    """The share of a warm run that goes into guards and copies."""
-    assert lane.settings_kept is guards.settings_kept
+    """The share of a run that goes into checks and copies for isolation."""
+    assert cell_run.settings_kept is guards.settings_kept
     with tempfile.TemporaryDirectory() as folder:
         run_locally(DEFAULT, Path(folder) / "warm-up")
         with Added() as added:

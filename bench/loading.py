@@ -1,4 +1,4 @@
-"""Section `data`: what reading a batch costs beside the pass that it is read for."""
+"""Section `data`: the time to read a batch, over the time of the pass that uses it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from PIL import Image
 from bench.measure import Clock, Measure, race, ratios
 from bench.networks import floating, images
 from tta_bench.api import Domain, View
-from tta_bench.data import decode
-from tta_bench.data.cifar10_mini import Cifar10Mini
+from tta_bench.data.cifar10.mini import Cifar10Mini
+from tta_bench.data.images import decode
 
 JPEG_SIDE, QUALITY = 224, 85  # as ImageNet-C's files are
 

@@ -1,4 +1,4 @@
-"""Ratios: contestants run in turns, so that a busy machine slows all of them, and medians are compared."""
+"""Ratios of medians. Contestants run in turns, so that a busy machine slows down all of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REPEATS = 5
 
 @dataclass(frozen=True)
 class Measure:
-    """One line of the table: a number, what it may at most (or at least) be, and how far it scattered."""
+    """One line of the table: a value, its limit, and its lowest and highest turn."""
 
     section: str
     name: str
@@ -22,7 +22,7 @@ class Measure:
     limit: str = ""  # such as "≤ 1.2"; empty: reported only
     low: float | None = None
     high: float | None = None
-    seconds: float | None = None  # of the contestant itself, median
+    seconds: float | None = None  # median time of the contestant
 
     @property
     def held(self) -> bool | None:
@@ -36,7 +36,7 @@ class Measure:
 def race(
     contestants: Mapping[str, Contestant], clock: Clock, repeats: int = REPEATS
 ) -> dict[str, list[float]]:
-    """Seconds of every contestant in every turn; one turn before is not timed."""
+    """Seconds of every contestant in every turn, after one turn that is not timed."""
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for turn in range(repeats + 1):
         for name, run in contestants.items():
@@ -50,7 +50,7 @@ def race(
 def ratios(
     section: str, seconds: Mapping[str, list[float]], to: str, limits: Mapping[str, str]
 ) -> list[Measure]:
-    """Everybody's median over that of `to`; low and high are the least and greatest turn's ratio."""
+    """The median of each contestant over that of `to`, with the lowest and highest ratio of a turn."""
     base, found = seconds[to], []
     for name, times in seconds.items():
         if name == to:

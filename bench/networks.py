@@ -1,7 +1,7 @@
 """Networks at the paper's scale with random weights, quantised in seconds.
 
-Run time depends on shapes, not on numbers. So one block is calibrated, roughly, and all blocks get what
-it got.
+Run time depends on shapes, not on numbers. So one block is calibrated roughly, and its calibration is copied
+to all blocks.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from tta_bench.api import Calibration, Model, ModelSource, Quantizer
 from tta_bench.models.imagenet import ResNet50, VimS, VitB
 from tta_bench.models.micro import ResNetMicro, VimMicro, VitMicro
 from tta_bench.models.vit import VitModel
-from tta_bench_quantizers.adalog import AdaLog
-from tta_bench_quantizers.mqbench import MqBench
-from tta_bench_quantizers.ptq4vit import Ptq4Vit
-from tta_bench_quantizers.ptq4vm import Ptq4Vm
+from tta_bench_quantizers.adalog.quantizer import AdaLog
+from tta_bench_quantizers.mqbench.quantizer import MqBench
+from tta_bench_quantizers.ptq4vit.quantizer import Ptq4Vit
+from tta_bench_quantizers.ptq4vm.quantizer import Ptq4Vm
 
 HALF = (0.5, 0.5, 0.5)
 CALIBRATION_IMAGES = 2
@@ -40,7 +40,7 @@ QUANTIZERS: dict[str, Quantizer] = {
 
 
 def floating(name: str) -> Model:
-    """A network as it is before quantisation."""
+    """A network before quantisation."""
     torch.manual_seed(0)
     if name == "deit-tiny":
         return _deit_tiny()
@@ -48,7 +48,7 @@ def floating(name: str) -> Model:
 
 
 def quantised(name: str, quantizer: str) -> Model:
-    """The network under one of `QUANTIZERS`, to be changed at will."""
+    """A copy of the network, quantised by one of `QUANTIZERS`."""
     model = floating(name)
     return QUANTIZERS[quantizer].install(model, _calibration(name, quantizer))
 
@@ -69,7 +69,7 @@ def _deit_tiny() -> Model:
 
 @cache
 def _calibration(name: str, quantizer: str) -> Calibration:
-    """What the first block got, for all blocks; networks of unequal blocks are calibrated as they are."""
+    """The calibration of the first block for all blocks; unequal blocks are all calibrated."""
     model = floating(name)
     blocks, count = _blocks(model), len(model.blocks)
     if blocks is not None:
@@ -88,7 +88,7 @@ def _calibration(name: str, quantizer: str) -> Calibration:
 
 
 def _blocks(model: Model) -> str | None:
-    """The name under which a network holds its blocks, if they are all alike."""
+    """The attribute that holds the blocks of a network, if all blocks are alike."""
     lists = (nn.Sequential, nn.ModuleList)
     return next(
         (name for name, m in model.net.named_children() if isinstance(m, lists) and m is model.blocks), None

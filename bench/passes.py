@@ -11,8 +11,8 @@ from torch import Tensor
 
 from bench.measure import Clock, Contestant, Measure, race, ratios
 from bench.networks import floating, images, quantised
-from tta_bench import registry
 from tta_bench.api import Method, Model, Source
+from tta_bench.plugins import registry
 
 SOURCE_IMAGES = 8
 FORWARD = {  # network: (batch, quantizers, limits)
@@ -54,7 +54,7 @@ def steps(clock: Clock) -> Iterator[Measure]:
 
 
 def _t3a(clock: Clock) -> Iterator[Measure]:
-    """T3A with as many supports as it may ever have, on the features of the same pass that Source needs."""
+    """T3A with the maximum number of supports, on the features of the pass that Source needs, too."""
     model = quantised("vit-b", "PTQ4ViT W8A8")
     x = images(model, 16)
     method = _method(model, "t3a", x)
@@ -89,7 +89,7 @@ def _full_bank(size: int, x: Tensor) -> Contestant:
 
 
 def _rounds(x: Tensor, clock: Clock, rounds: int = 10, domains: int = 15) -> Measure:
-    """A stream whose every domain is found to be new: the bank fills, and then forgets at every step."""
+    """A stream in which every domain counts as new: the bank fills, and then drops an entry at every step."""
     method = _method(quantised("vit-micro", "PTQ4ViT W8A8"), "zoa", x, store="every", store_every=1)
     batches = [x * (0.5 + 0.5 * i / domains) for i in range(domains)]
     medians = []

@@ -1,4 +1,4 @@
-"""What checkpoints cost: the same cells with and without them, in turns, each method by itself.
+"""The cost of checkpoints: the same cell with and without them, in turns, for several methods.
 
 python tools/checkpoint_cost.py --turns 7
 """
@@ -16,41 +16,41 @@ from typing import Any
 from unittest.mock import patch
 
 from tta_bench import config, grid
-from tta_bench.exchange import Policy
-from tta_bench.lane import Lane
-from tta_bench.memory import MemoryReport
-from tta_bench.progress import Progress
-from tta_bench.run import run
-from tta_bench.runner import LocalRunner
+from tta_bench.execution.cell_run import CellRun
+from tta_bench.execution.local import LocalRunner
+from tta_bench.execution.messages import RunPolicy
+from tta_bench.execution.progress import RunProgress
+from tta_bench.execution.run import run
+from tta_bench.memory.account import MemoryReport
 
 METHODS = ("tent", "eata", "t3a", "cotta", "foa", "zoa")
 CORRUPTIONS = ["gaussian_noise", "fog", "contrast", "pixelate"]
-BATCHES = 4  # a domain
+BATCHES = 4  # per domain
 Without = Callable[[], AbstractContextManager[Any]]
 
 
 def _none() -> AbstractContextManager[Any]:
-    """No checkpoint at a domain's end either."""
-    return patch.object(Lane, "after", lambda *_: None)
+    """Switch off checkpoints at the end of domains."""
+    return patch.object(CellRun, "after", lambda *_: None)
 
 
-MODES: dict[str, tuple[Policy, Without]] = {
-    "without": (Policy(), _none),
-    "as shipped": (Policy(), nullcontext),
-    "every batch": (Policy(checkpoint_seconds=0), nullcontext),
+MODES: dict[str, tuple[RunPolicy, Without]] = {
+    "without": (RunPolicy(), _none),
+    "as shipped": (RunPolicy(), nullcontext),
+    "every batch": (RunPolicy(checkpoint_seconds=0), nullcontext),
 }
 
 
 def seconds(method: str, mode: str) -> tuple[float, float]:
-    """One run of one cell in this process, records and checkpoints on disk: of the processor, on the wall."""
+    """CPU and wall time of one run of one cell in this process, with records and checkpoints on disk."""
     policy, context = MODES[mode]
     stream = {"corruptions": CORRUPTIONS, "rounds": 2, "batch_size": 64, "limit": 64 * BATCHES}
     file = {"name": "cost", "data": "cifar10-mini", "models": ["vit-micro"], "methods": [method]}
     cells = grid.expand(config.parse(file | {"stream": stream}))
-    no_bytes = patch("tta_bench.accounts.of", return_value=MemoryReport({}, {}, None, {}, bounded=True))
-    with tempfile.TemporaryDirectory() as folder, context(), no_bytes:  # counting them takes its own time
+    no_bytes = patch("tta_bench.memory.cache.of", return_value=MemoryReport({}, {}, None, {}, bounded=True))
+    with tempfile.TemporaryDirectory() as folder, context(), no_bytes:  # counting memory would take time
         begun = time.process_time(), time.perf_counter()
-        run("cost", cells, LocalRunner(policy), Path(folder), "missing", Progress(quiet=True))
+        run("cost", cells, LocalRunner(policy), Path(folder), "missing", RunProgress(quiet=True))
         return time.process_time() - begun[0], time.perf_counter() - begun[1]
 
 
@@ -63,7 +63,7 @@ def main() -> None:
     print("| method |" + "".join(f" {name}: processor | wall |" for name in names))
     print("|---" * (1 + 2 * len(names)) + "|")
     for method in arguments.methods:
-        seconds(method, "without")  # images are made
+        seconds(method, "without")  # prepares images
         taken = [{mode: seconds(method, mode) for mode in MODES} for _ in range(arguments.turns)]
         ratios = [
             statistics.median(turn[name][clock] / turn["without"][clock] for turn in taken)

@@ -1,4 +1,4 @@
-"""How often the 95 % intervals of `tta_bench.statistics` hold the truth, by simulation.
+"""How often the 95 % intervals of `tta_bench.tables.statistics` hold the truth, by simulation.
 
     python tools/coverage.py [--grids 10000] [--seed 2020]
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tta_bench.statistics import Batches, Evidence, estimate
+from tta_bench.tables.statistics import Batches, Evidence, estimate
 
 LOWEST, HIGHEST = 0.93, 0.97
 IMAGES = 10_000  # of a simulated grid of seeds: enough

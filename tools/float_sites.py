@@ -1,4 +1,4 @@
-"""Write into docs/quantizers.md what every scheme leaves in float, found by quantising small networks.
+"""Write into docs/quantizers.md what every scheme leaves in float, by quantising small networks.
 
 python tools/float_sites.py
 """
@@ -10,55 +10,55 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
+from generated import replaced
+from generated import table as markdown_table
 from torch import Tensor, nn
 
 from tta_bench.api import Model, ModelSource, Quantizer
 from tta_bench.models.micro import ResNetMicro, VimMicro, VitMicro
-from tta_bench_quantizers.activations import ActivationQuantizer
-from tta_bench_quantizers.adalog import AdaLog
-from tta_bench_quantizers.attention import DecomposedAttention, is_attention
-from tta_bench_quantizers.layers import QuantLayer, QuantMatmul
-from tta_bench_quantizers.mqbench import MqBench
-from tta_bench_quantizers.observe import watching
-from tta_bench_quantizers.ptq4vit import Ptq4Vit
-from tta_bench_quantizers.ptq4vm import Ptq4Vm
-from tta_bench_quantizers.uniform import Uniform
+from tta_bench_quantizers._calibration.observers import observing
+from tta_bench_quantizers._core.activations import ActivationQuantizer
+from tta_bench_quantizers._core.attention import DecomposedAttention, is_attention
+from tta_bench_quantizers._core.layers import QuantLayer, QuantMatmul
+from tta_bench_quantizers.adalog.quantizer import AdaLog
+from tta_bench_quantizers.mqbench.quantizer import MqBench
+from tta_bench_quantizers.ptq4vit.quantizer import Ptq4Vit
+from tta_bench_quantizers.ptq4vm.quantizer import Ptq4Vm
+from tta_bench_quantizers.uniform import UniformQuantizer
 
 PAGE = Path(__file__).parents[1] / "docs" / "quantizers.md"
-BEGIN, END = "<!-- sites left in float -->", "<!-- end of sites left in float -->"
 HEADS = ("scheme", "network", "parameters in float", "layer inputs in float", "products in float")
 NETWORKS: dict[str, Callable[[], ModelSource]] = {
     "ViT": VitMicro,
     "ResNet": ResNetMicro,
     "Vision Mamba": VimMicro,
 }
-# What is searched for does not decide what is quantised, so the searches are as short as they can be.
+# The searches do not change which tensors are quantised, so they are as short as possible.
 SCHEMES: dict[str, Quantizer] = {
-    "uniform": Uniform(scale="minmax"),
+    "uniform": UniformQuantizer(scale="minmax"),
     "ptq4vit": Ptq4Vit(candidates=2, rounds=1, rows=2),
     "adalog": AdaLog(rounds=1, rows=2),
     "mqbench": MqBench(),
     "ptq4vm": Ptq4Vm(),
 }
 IMAGES = 4
-NUMBER = r"(?<=\.)\d+(?=\.)|(?<=^layer)\d"  # of a block or a stage
+NUMBER = r"(?<=\.)\d+(?=\.)|(?<=^layer)\d"  # the number of a block or a stage
 
 
 def page() -> str:
     """The page, with its table as the schemes are now."""
-    text = PAGE.read_text("utf-8")
-    return re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{table()}\n{END}", text, flags=re.DOTALL)
+    return replaced(PAGE.read_text("utf-8"), "sites left in float", table())
 
 
 def table() -> str:
-    """The Markdown table of all schemes on all networks that they take."""
-    rows = [HEADS, ("---",) * len(HEADS)]
+    """The Markdown table of all schemes on all networks that they support."""
+    rows = []
     for scheme, quantizer in SCHEMES.items():
         for network, source in NETWORKS.items():
             model = source().build()
             if quantizer.unsupported(model) is None:
                 rows.append((f"`{scheme}`", network, *left_in_float(quantizer, model)))
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return markdown_table(HEADS, rows)
 
 
 def left_in_float(quantizer: Quantizer, model: Model) -> tuple[str, str, str]:
@@ -91,7 +91,7 @@ def _inputs(model: Model, images: Tensor) -> list[str]:
         if isinstance(module, ActivationQuantizer):
             module.register_forward_hook(lambda _, __, out: made.append(out.clone()))
     layers = {n: m for n, m in _layers(model.net).items() if not isinstance(m.input, ActivationQuantizer)}
-    with watching(model.net, layers, lambda name, inputs, _: read.update({name: inputs[0].clone()})):
+    with observing(model.net, layers, lambda name, inputs, _: read.update({name: inputs[0].clone()})):
         model(images)
     return [name for name, x in read.items() if not any(torch.equal(x, each) for each in made)]
 
@@ -113,7 +113,7 @@ def _layers(net: nn.Module) -> dict[str, QuantLayer]:
 
 
 def _listed(names: Iterator[str] | list[str]) -> str:
-    """Names, those that differ in a number only once."""
+    """Names, with those that differ only in a number written once."""
     general = dict.fromkeys(re.sub(NUMBER, "*", name) for name in names)
     shown = [name if " of " in name else re.sub(r"^[^:]+", r"`\g<0>`", name) for name in general]
     return ", ".join(shown) or "none"

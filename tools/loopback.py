@@ -1,4 +1,4 @@
-"""A Ray cluster of two nodes on this machine, benchmark runs on it, and the means to kill either."""
+"""A Ray cluster of two nodes on this machine, runs of a benchmark on it, and functions to kill processes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ QUIET = subprocess.DEVNULL
 
 
 class Cluster:
-    """Two nodes with one core each, each a `ray start` with a loopback address and a session of its own."""
+    """Two nodes with one core each: two `ray start` processes with their own loopback address and session."""
 
     def __init__(self, folder: Path, settings: dict[str, str] | None = None) -> None:
         self.address = f"{HEAD}:{_free_port()}"
         token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(16)}
-        brisk = {"RAY_worker_niceness": "0"}  # or everything else on the machine goes first
-        self.environment = os.environ | token | brisk | (settings or {})
+        priority = {"RAY_worker_niceness": "0"}  # by default all other processes come first
+        self.environment = os.environ | token | priority | (settings or {})
         port = self.address.rpartition(":")[2]
         head = ("--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={folder}")
         self.head = self._start(HEAD, *head)
@@ -34,7 +34,7 @@ class Cluster:
         self.other = self._start(OTHER, f"--address={self.address}")
 
     def restart_other(self) -> None:
-        """A node in the place of the one that was killed."""
+        """Start a new second node after the old one was killed."""
         self.other = self._start(OTHER, f"--address={self.address}")
 
     def workers(self) -> list[int]:
@@ -43,7 +43,7 @@ class Cluster:
         return [pid for pid, command in found.items() if command.startswith("ray::Worker")]
 
     def stop(self) -> None:
-        """End everything that was started."""
+        """Kill both nodes."""
         for node in (self.other, self.head):
             kill_session(node)
 
@@ -62,7 +62,7 @@ class Run:
         self.file, self.results, self.cluster = file, results, cluster
 
     def start(self, log: Path, *flags: str) -> subprocess.Popen[bytes]:
-        """`tta-bench run` on the cluster, in a session of its own; what it says goes to a file."""
+        """Start `tta-bench run` on the cluster, in its own session; its output goes to a file."""
         place = ("--engine", "ray", "--ray-address", self.cluster.address)
         words = ["run", str(self.file), "--results", str(self.results), *place, *flags]
         with open(log, "ab") as output:
@@ -75,15 +75,15 @@ class Run:
             )
 
     def records(self) -> set[bytes]:
-        """Every record on disk, seconds and all, so that one that was computed again is another one."""
+        """All result lines on disk. They include run times, so a record computed again differs."""
         found: set[bytes] = set()
         for path in self.results.glob("*/records/*.jsonl"):
-            with suppress(FileNotFoundError):  # a file that is just being replaced
+            with suppress(FileNotFoundError):  # the file is being replaced
                 found.update(line for line in path.read_bytes().split(b"\n") if b'"status":"ok"' in line)
         return found
 
     def checkpointed(self) -> float:
-        """When a checkpoint was last written, as the clock of files has it."""
+        """When a checkpoint was last written, by the times of files."""
         times = [0.0]
         for path in self.results.glob("*/checkpoints/*.checkpoint"):
             with suppress(FileNotFoundError):
@@ -100,7 +100,7 @@ class Run:
 
 
 def wait_for(what: Callable[[], Any], seconds: float = 120.0) -> None:
-    """Wait until something is so."""
+    """Wait until a condition is true."""
     end = time.monotonic() + seconds
     while not what():
         if time.monotonic() > end:
@@ -109,7 +109,7 @@ def wait_for(what: Callable[[], Any], seconds: float = 120.0) -> None:
 
 
 def processes(session: int) -> dict[int, str]:
-    """The living processes of a session, by number, each with its command line."""
+    """The command lines of a session's running processes, by process id."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -122,7 +122,7 @@ def processes(session: int) -> dict[int, str]:
 
 
 def kill_session(process: subprocess.Popen[Any]) -> None:
-    """Pull the plug: a process and all that it has started are gone at once."""
+    """Kill a process and everything it has started."""
     for pid in processes(process.pid):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -130,7 +130,7 @@ def kill_session(process: subprocess.Popen[Any]) -> None:
 
 
 def resident_bytes(pid: int) -> int:
-    """The memory that a process holds; none, if it is gone."""
+    """The resident memory of a process; 0 if it has ended."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
     except (FileNotFoundError, ProcessLookupError):
@@ -138,7 +138,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def _free_port() -> int:
-    """A port that nobody listens on, below those that Ray gives to workers by itself."""
+    """A free port, below the ports that Ray gives to workers."""
     for port in range(7100, 9900):
         with socket.socket() as attempt:
             if attempt.connect_ex((HEAD, port)):

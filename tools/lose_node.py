@@ -1,4 +1,4 @@
-"""Run a benchmark on two Ray nodes, lose one of them half-way, and compare with an undisturbed run.
+"""Run a benchmark on two Ray nodes, kill one of them half-way, and compare with an undisturbed run.
 
 python tools/lose_node.py benchmark.yaml
 """
@@ -15,11 +15,11 @@ from typing import Any
 
 from loopback import Cluster, Run, kill_session, wait_for
 
-OVER = 3600.0
+TIMEOUT_SECONDS = 3600.0
 
 
 def lose_node(file: Path, folder: Path) -> dict[str, Any]:
-    """Both runs on one cluster, the disturbed one last; the node does not come back."""
+    """An undisturbed run, then one that loses a node for good, on the same cluster; return the figures."""
     cluster = Cluster(folder / "ray")
     try:
         calm = Run(file, folder / "calm", cluster)
@@ -28,7 +28,7 @@ def lose_node(file: Path, folder: Path) -> dict[str, Any]:
         disturbed, log = Run(file, folder / "disturbed", cluster), folder / "disturbed.log"
         begun = time.monotonic()
         driver = disturbed.start(log)
-        wait_for(lambda: len(disturbed.records()) >= total / 2 or driver.poll() is not None, OVER)
+        wait_for(lambda: len(disturbed.records()) >= total / 2 or driver.poll() is not None, TIMEOUT_SECONDS)
         seen = disturbed.records()
         kill_session(cluster.other)
         lost_after = time.monotonic() - begun
@@ -46,9 +46,9 @@ def lose_node(file: Path, folder: Path) -> dict[str, Any]:
 
 
 def _finish(driver: subprocess.Popen[bytes], log: Path) -> float:
-    """Seconds until a run has ended as it should."""
+    """Seconds until a run has ended; exits if it failed."""
     begun = time.monotonic()
-    if driver.wait(timeout=OVER) != 0:
+    if driver.wait(timeout=TIMEOUT_SECONDS) != 0:
         raise SystemExit(f"exit {driver.returncode}:\n{log.read_text(errors='replace')[-2000:]}")
     return time.monotonic() - begun
 

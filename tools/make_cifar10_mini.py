@@ -15,8 +15,8 @@ import numpy as np
 from cifar10 import load_test, load_train
 from PIL import Image
 
-from tta_bench.data.contact_sheet import SPLIT_FILES, tile
-from tta_bench.data.corruptible import Split
+from tta_bench.data.cifar10.contact_sheet import tile
+from tta_bench.data.corrupted.in_memory import Split
 
 CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 SEED = 20090408  # the date of the tech report
@@ -60,7 +60,7 @@ def write(
     """Write one sheet; return its part of the index."""
     images, labels = data
     chosen = choose(labels, count, split)
-    Image.fromarray(tile(images[chosen], columns)).save(OUT / SPLIT_FILES[name], optimize=True)
+    Image.fromarray(tile(images[chosen], columns)).save(OUT / f"{name}.png", optimize=True)
     return {
         "columns": columns,
         "sha256": Split(images[chosen], labels[chosen], chosen).digest(),

@@ -5,12 +5,14 @@ python tools/parameter_tables.py
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
-from tta_bench import registry
-from tta_bench.parameters import describe_fields
+from generated import replaced
+from generated import table as markdown_table
+
+from tta_bench.config.parameters import describe_fields
+from tta_bench.plugins import registry
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = {"methods": DOCS / "methods.md", "quantizers": DOCS / "quantizers.md"}
@@ -18,26 +20,19 @@ PAGES = {"methods": DOCS / "methods.md", "quantizers": DOCS / "quantizers.md"}
 
 def page(group: str) -> str:
     """The page of a group, with its table as the classes have it now."""
-    begin, end = f"<!-- parameters of {group} -->", f"<!-- end of parameters of {group} -->"
-    text = PAGES[group].read_text("utf-8")
-    return re.sub(
-        rf"{re.escape(begin)}.*{re.escape(end)}",
-        lambda _: f"{begin}\n{table(group)}\n{end}",
-        text,
-        flags=re.DOTALL,
-    )
+    return replaced(PAGES[group].read_text("utf-8"), f"parameters of {group}", table(group))
 
 
 def table(group: str) -> str:
     """The Markdown table of a group's plugins."""
     heads = ["name", "smallest batch", "parameters"] if group == "methods" else ["name", "parameters"]
-    rows = [heads, ["---"] * len(heads)]
+    rows = []
     built_in = [n for n in registry.names(group) if registry.origin(group, n).startswith("tta-bench ")]
     for name in built_in:
         plugin: Any = registry.load(group, name)
         smallest = [str(plugin.min_batch_size)] if group == "methods" else []
         rows.append([f"`{name}`", *smallest, _parameters(plugin)])
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return markdown_table(heads, rows)
 
 
 def _parameters(plugin: Any) -> str:

@@ -1,11 +1,11 @@
-"""Kill a random process of a running grid every few seconds, and see whether anything is lost.
+"""Kill a random process of a running grid every few seconds, and check that nothing is lost.
 
     python tools/soak.py --minutes 20 --every 10 --seed 0
 
 Two Ray nodes on this machine run a small grid again and again. The driver, a worker or the second node is
-killed (SIGKILL), every other time not before the last kill is overcome. Then what a user would do is done:
-the same command again, a new node. Every grid that comes to its end has to give the tables of an undisturbed
-one, byte for byte. With `--every 0` nothing is killed: to watch memory over a long run (`--rounds`).
+killed (SIGKILL); half of the kills wait until the run has recovered from the last one. Then the tool does
+what a user would do: it runs the same command again, or starts a new node. Every finished grid must give the
+tables of an undisturbed one, byte for byte. `--every 0` kills nothing, to watch memory over a long run.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ import yaml
 from loopback import Cluster, Run, kill_session, resident_bytes
 
 SAMPLE_SECONDS = 5.0
-PATIENCE_SECONDS = 180.0  # for a run to get over a kill, on a machine that is busy with other things
-OVER = 3600.0  # nothing takes so long unless it hangs
+PATIENCE_SECONDS = 180.0  # for a run to recover from a kill on a busy machine
+TIMEOUT_SECONDS = 3600.0  # for one grid; a run that takes longer hangs
 GRID: dict[str, Any] = {
     "name": "soak",
     "data": "cifar10-mini",
@@ -45,7 +45,7 @@ GRID: dict[str, Any] = {
         "batch_size": 16,
         "limit": 96,
     },
-    "run": {"checkpoint_minutes": 0.02},  # inside domains as well
+    "run": {"checkpoint_minutes": 0.02},  # short, so that there are checkpoints inside domains
 }
 
 
@@ -55,7 +55,7 @@ class Fault:
 
     kind: str
     second: float
-    clock: float  # the same, as files tell the time
+    clock: float  # the same moment, comparable with times of files
     records: int
     recovered_seconds: float | None = None
 
@@ -67,7 +67,7 @@ class Turn:
     seconds: float
     kills: int
     equal: bool
-    again: int  # records that were on disk at a kill and were computed once more
+    again: int  # records that were on disk at a kill and were computed again
 
 
 @dataclass
@@ -82,7 +82,7 @@ class Sample:
 
 @dataclass
 class Soak:
-    """What has happened so far."""
+    """The kills, grids and memory samples so far."""
 
     folder: Path
     every: float
@@ -92,20 +92,20 @@ class Soak:
     faults: list[Fault] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
-    given_up: int = 0  # runs that ended with a failed cell, because its worker had died too often
-    surprises: list[str] = field(default_factory=list)  # ends of the driver that nobody caused
+    given_up: int = 0  # runs with a failed cell, because its worker died too often
+    surprises: list[str] = field(default_factory=list)  # exits of the driver that were not kills
 
     def __post_init__(self) -> None:
         self.log = self.folder / "driver.log"
         self.next_kill = self.next_sample = 0.0
-        self.patient = True  # whether the next kill waits until the last one is overcome
+        self.patient = True  # whether the next kill waits until the run has recovered
 
     @property
     def second(self) -> float:
         return time.monotonic() - self.begun
 
     def turn(self, run: Run, calm: bytes, until: float) -> None:
-        """One grid to its end; nothing is killed once the time is over."""
+        """Run one grid to its end; kill nothing after `until`."""
         shutil.rmtree(self.folder / "cache", ignore_errors=True)
         begun, kills, ever = self.second, len(self.faults), set[bytes]()
         self.next_kill = self.second + self._pause()
@@ -122,8 +122,8 @@ class Soak:
                 elif self.every and self.next_kill < self.second < until and driver.poll() is None:
                     ever |= records
                     self._kill(driver, len(records))
-                if self.second - begun > OVER:
-                    raise TimeoutError(f"a grid did not end within {OVER:.0f} s: {_tail(self.log)}")
+                if self.second - begun > TIMEOUT_SECONDS:
+                    raise TimeoutError(f"no end within {TIMEOUT_SECONDS:.0f} s: {_tail(self.log)}")
         finally:
             driver.kill()
         self._look(run, new=True)
@@ -131,7 +131,7 @@ class Soak:
         self.turns.append(Turn(self.second - begun, len(self.faults) - kills, equal, again))
 
     def _look(self, run: Run, new: bool) -> None:
-        """See whether the run has got over the last kill, and when to kill next."""
+        """Note whether the run has recovered from the last kill, and set the time of the next one."""
         last = self.faults[-1] if self.faults else None
         if last and last.recovered_seconds is None and (new or run.checkpointed() > last.clock):
             last.recovered_seconds = self.second - last.second
@@ -142,18 +142,18 @@ class Soak:
         return self.every * self.random.uniform(0.5, 1.5)
 
     def _kill(self, driver: subprocess.Popen[bytes], records: int) -> None:
-        """Kill one process of ours, or all of one node's."""
+        """Kill the driver, a worker, or all processes of the second node."""
         kinds: dict[str, Callable[[], None]] = {"driver": driver.kill, "node": self._lose_node}
         workers = self.cluster.workers()
         if workers:
             kinds["worker"] = lambda: os.kill(self.random.choice(workers), signal.SIGKILL)
         kind = self.random.choice(sorted(kinds))
-        with suppress(ProcessLookupError):  # it was about to end anyhow
+        with suppress(ProcessLookupError):  # it has just ended
             kinds[kind]()
         if kind == "driver":
             driver.wait()
         self.faults.append(Fault(kind, self.second, time.time(), records))
-        self.patient = self.random.random() < 0.5  # the others come while the run still gets up
+        self.patient = self.random.random() < 0.5  # other kills come while the run is recovering
         self.next_kill = self.second + self._pause() + (PATIENCE_SECONDS if self.patient else 0)
         print(f"{self.second:6.0f} s  {kind} killed, {records} records", file=sys.stderr, flush=True)
 
@@ -176,7 +176,7 @@ class Soak:
                 self.samples.append(Sample(self.second, kind, pid, resident_bytes(pid) / 2**20))
 
     def summary(self, calm_seconds: float) -> dict[str, Any]:
-        """The figures."""
+        """The figures to report."""
         kills = Counter(fault.kind for fault in self.faults)
         recovery = {
             kind: [f.recovered_seconds for f in self.faults if f.kind == kind and f.recovered_seconds]
@@ -202,7 +202,7 @@ class Soak:
         }
 
     def _quarters(self, kind: str) -> list[float]:
-        """The median over processes in each quarter of the time; what still starts is left out."""
+        """The median over processes in each quarter of the time, without starting processes."""
         mine = [s for s in self.samples if s.kind == kind and s.mib > 150]
         parts = [[s.mib for s in mine if int(4 * s.second / (self.second + 1)) == i] for i in range(4)]
         return [round(statistics.median(part), 1) for part in parts if part]
@@ -213,7 +213,7 @@ def _tail(log: Path) -> str:
 
 
 def soak(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """The whole of it, in a folder of its own."""
+    """Run undisturbed once, then under kills until the time is over; return all figures."""
     file = folder / "soak.yaml"
     file.write_text(yaml.safe_dump(GRID | {"stream": GRID["stream"] | {"rounds": arguments.rounds}}))
     cluster = Cluster(folder / "ray", {"TTA_BENCH_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"})
@@ -235,11 +235,11 @@ def soak(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=20.0, help="how long to go on killing")
+    parser.add_argument("--minutes", type=float, default=20.0, help="how long to kill processes")
     parser.add_argument("--every", type=float, default=10.0, help="seconds between kills, on average")
-    parser.add_argument("--seed", type=int, default=0, help="of when and whom to kill")
-    parser.add_argument("--rounds", type=int, default=3, help="of the stream, hence how long a grid takes")
-    parser.add_argument("--output", type=Path, default=Path("soak.json"), help="where the figures go")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the kills")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of the stream, for longer grids")
+    parser.add_argument("--output", type=Path, default=Path("soak.json"), help="file for the figures")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         found = soak(arguments, Path(folder))

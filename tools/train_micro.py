@@ -24,7 +24,6 @@ from torch import Tensor, nn
 from tta_bench.models import micro
 
 MEAN, STD = 0.5, 0.5
-BUILDERS = {"vit": micro.build_vit, "resnet": micro.build_resnet, "vim": micro.build_vim}
 # lr, weight decay; SGD for the ResNet, AdamW for the others
 RECIPES = {"resnet": (0.4, 5e-4), "vit": (2e-3, 0.05), "vim": (3e-3, 0.05)}
 
@@ -102,7 +101,7 @@ def train(args: argparse.Namespace) -> None:
     )
     test_images, test_labels = load_test(args.cifar10)
     test = to_tensor(test_images), torch.from_numpy(test_labels)
-    net: Any = BUILDERS[args.model]()
+    net: Any = micro.BUILDERS[args.model]()
     if args.model == "resnet":
         net = net.to(memory_format=torch.channels_last)
     if args.init:
@@ -151,7 +150,7 @@ def train(args: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("model", choices=sorted(BUILDERS))
+    parser.add_argument("model", choices=sorted(micro.BUILDERS))
     parser.add_argument("--cifar10", type=Path, required=True, help="folder of the unpacked sheets")
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--teacher", type=Path, help="a trained resnet-micro to distil from")

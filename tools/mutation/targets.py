@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 TARGETS: dict[str, tuple[str, ...]] = {
-    "tta_bench/statistics.py": ("tests/test_statistics.py",),
-    "tta_bench/score.py": ("tests/test_score.py",),
-    "tta_bench/identity.py": ("tests/test_identity_details.py",),
-    "tta_bench/source_code.py": ("tests/test_identity_details.py",),
-    "tta_bench/store.py": ("tests/test_results_folder.py",),
-    "tta_bench/record_lines.py": ("tests/test_results_folder.py",),
-    "tta_bench/folder_lock.py": ("tests/test_results_folder.py", "tests/test_checkpoint.py"),
-    "tta_bench/checkpoint.py": ("tests/test_checkpoint.py",),
-    "tta_bench/resume.py": ("tests/test_resume_details.py",),
-    "tta_bench/writer.py": ("tests/test_writer.py",),
-    "tta_bench/plan.py": ("tests/test_plan_details.py",),
-    "tta_bench/feed.py": ("tests/test_feed.py",),
+    "tta_bench/tables/statistics.py": ("tests/tables/test_statistics.py",),
+    "tta_bench/execution/score.py": ("tests/execution/test_score.py",),
+    "tta_bench/plugins/identity.py": ("tests/plugins/test_identity_details.py",),
+    "tta_bench/plugins/source_code.py": ("tests/plugins/test_identity_details.py",),
+    "tta_bench/results/store.py": ("tests/results/test_results_folder.py",),
+    "tta_bench/results/record.py": ("tests/results/test_results_folder.py", "tests/results/test_rounds.py"),
+    "tta_bench/results/manifest.py": ("tests/results/test_results_folder.py",),
+    "tta_bench/results/lock.py": ("tests/results/test_results_folder.py", "tests/results/test_checkpoint.py"),
+    "tta_bench/results/checkpoints.py": ("tests/results/test_checkpoint.py",),
+    "tta_bench/execution/recorder.py": (
+        "tests/execution/test_recorder.py",
+        "tests/execution/test_start.py",
+    ),
+    "tta_bench/planning/sharing.py": ("tests/planning/test_tasks.py",),
+    "tta_bench/planning/tasks.py": ("tests/planning/test_tasks.py",),
+    "tta_bench/execution/stream_reader.py": ("tests/execution/test_stream_reader.py",),
 }
 # Tests that start Ray, or several processes one after the other: too slow to run for every mutant.
 LEFT_OUT = (
-    "tests/test_sharing.py::test_two_workers_share_the_domains_of_one_cell",
-    "tests/test_sharing.py::test_tables_are_the_same_compiled_and_eager",
+    "tests/execution/test_sharing.py::test_two_workers_share_the_domains_of_one_cell",
+    "tests/execution/test_sharing.py::test_tables_are_the_same_compiled_and_eager",
 )

@@ -1,0 +1,88 @@
+"""Take the screenshots of the report page that the docs show; needs Chromium, its driver and selenium.
+
+tta-bench report --output report.html
+python tools/screenshots.py report.html docs
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Screenshot:
+    """One picture: which part of the page, in which state, and the size of the window."""
+
+    file: str
+    width: int
+    height: int
+    scale: float = 1.0  # device pixels per CSS pixel
+    dark: bool = False
+    section: str = ""  # the id of the section at the top edge; empty: the beginning of the page
+    state: str = ""  # the page's state, as its address holds it behind the #
+
+
+SCREENSHOTS = (
+    Screenshot("report-leaderboard.png", 1280, 860),
+    Screenshot(
+        "report-budget-dark.png", 1280, 900, dark=True, section="budget", state="memory=20&forwards=2"
+    ),
+    Screenshot("report-phone.png", 390, 844, scale=1.5),
+)
+
+
+def main() -> None:
+    """Write all screenshots of one page."""
+    parser = argparse.ArgumentParser(description="Take the screenshots of the report page for the docs.")
+    parser.add_argument("page", type=Path, help="the HTML file that `tta-bench report` has written")
+    parser.add_argument("folder", type=Path, help="where the pictures go")
+    given = parser.parse_args()
+    browser = _chromium()
+    try:
+        for screenshot in SCREENSHOTS:
+            (given.folder / screenshot.file).write_bytes(_take(browser, given.page, screenshot))
+    finally:
+        browser.quit()
+
+
+def _chromium() -> Any:
+    from selenium import webdriver
+
+    binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if binary is None or driver is None:
+        raise SystemExit("Needs chromium and chromedriver: apt-get install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars"):
+        options.add_argument(flag)
+    return webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+
+
+def _take(browser: Any, page: Path, screenshot: Screenshot) -> bytes:
+    """The picture as a PNG file."""
+    metrics = {
+        "width": screenshot.width,
+        "height": screenshot.height,
+        "deviceScaleFactor": screenshot.scale,
+        "mobile": screenshot.scale != 1,
+    }
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    scheme = {"name": "prefers-color-scheme", "value": "dark" if screenshot.dark else "light"}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+    browser.get("about:blank")  # a change of the part behind the # alone would not load the page
+    browser.get(page.resolve().as_uri() + (f"#{screenshot.state}" if screenshot.state else ""))
+    if screenshot.section:
+        scroll = "document.getElementById(arguments[0]).scrollIntoView({behavior: 'instant'})"
+        browser.execute_script(scroll, screenshot.section)
+        time.sleep(2)  # charts are drawn when they come into view
+    return base64.b64decode(browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})["data"])
+
+
+if __name__ == "__main__":
+    main()
