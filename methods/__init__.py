@@ -1,1 +1,1 @@
-"""Test-time adaptation methods, one file each; registered in pyproject.toml like anybody's."""
+"""Test-time adaptation methods, one file or package each; pyproject.toml registers them as entry points."""

@@ -1,4 +1,4 @@
-"""BN-Adapt: batch-norm statistics of the test stream (Nado et al., 2020; Schneider et al., 2020)."""
+"""BN-Adapt: BatchNorm statistics of the test stream (Nado et al., 2020; Schneider et al., 2020)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tta_bench.api import Choice, Fraction, Log, Method, Model, NonNegative, Source, Uniform, spaces
-from tta_bench_methods.moments import mean_and_variance
+from tta_bench_methods._shared.moments import mean_and_variance
 
 
 class StreamNorm(nn.Module):
-    """A BatchNorm2d whose statistics blend the stored ones with those of the batch at hand.
+    """A BatchNorm2d that blends its stored statistics with those of the current batch.
 
-    The batch variance that is blended is the unbiased one, as PyTorch's running update has it; the
-    `test` variant does not come here and uses the biased one, as PyTorch's training mode does.
+    It uses the unbiased variance, as PyTorch's running update does. The `test` variant does not use this
+    class; its variance is the biased one, as in PyTorch's training mode.
     """
 
     def __init__(self, norm: nn.BatchNorm2d, method: BnAdapt) -> None:
@@ -44,9 +44,9 @@ class StreamNorm(nn.Module):
 
 @dataclass
 class BnAdapt(Method):
-    """Replace or blend BatchNorm statistics with the stream's; parameters stay as they are.
+    """Replace BatchNorm statistics by the stream's, or blend them; parameters do not change.
 
-    test: the batch alone · alpha: (1-α)·source + α·batch · prior: alpha with α = n/(n+N)
+    test: the batch only · alpha: (1-α)·source + α·batch · prior: alpha with α = n/(n+N)
     cumulative: equal-weight average of all batches so far · ema: running ← (1-α)·running + α·batch
     """
 
@@ -81,7 +81,7 @@ class BnAdapt(Method):
     def setup(self, model: Model, source: Source) -> None:
         self.model = model
         self.layers: list[StreamNorm] = []
-        if self.variant == "test":  # the features already come from the batch's own statistics
+        if self.variant == "test":  # the harness makes features with batch statistics
             return
         for name, module in list(model.net.named_modules()):
             if isinstance(module, nn.BatchNorm2d):
@@ -106,7 +106,7 @@ class BnAdapt(Method):
         return output
 
     def _remember(self) -> None:
-        """Let all layers go on from what they used, or none: a broken batch would stay for ever."""
+        """Keep the new statistics of all layers, or of none: what is not finite would stay in them."""
         if not all(layer.proposed.isfinite().all() for layer in self.layers):
             self.skip("the statistics of a batch were not finite")
             return

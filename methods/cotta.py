@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,26 +22,27 @@ from tta_bench.api import (
     Target,
     spaces,
 )
-from tta_bench_methods.gradient import GradientMethod, derived_seed
-from tta_bench_methods.jitter import jitter
+from tta_bench_methods._shared.gradient import GradientMethod, derived_seed
+from tta_bench_methods._shared.jitter import jitter
+from tta_bench_methods._shared.variant import VariantName
 
 
 @dataclass
 class CoTTA(GradientMethod):
-    """A student learns all weights from its own running average, the teacher, which predicts; a few
-    of the student's weights go back to the source at every step.
+    """The student's weights are all trained towards the teacher, their running average, which predicts.
+    At every step a few of the student's weights return to the source.
 
-    official: views are augmented as images in [0, 1].
-    foa: as in FOA's repository: normalised images are cut to [0, 1] and augmented.
+    corrected: images in [0, 1] are augmented, and then normalised.
+    released: normalised images are cut to [0, 1] and augmented, as in FOA's repository.
     """
 
-    variant: Literal["official", "foa"] = "official"
+    variant: VariantName = "corrected"
     lr: NonNegative = 0.005
     momentum: Momentum = 0.9
     nesterov: bool = False
     teacher_momentum: Fraction = 0.999
-    restore: Fraction = 0.001  # probability that a weight goes back to the source
-    augment_below: NonNegative = 0.1  # anchor confidence under which the teacher averages over views
+    restore: Fraction = 0.001  # probability that a weight returns to the source
+    augment_below: NonNegative = 0.1  # confidence of the anchor below which the teacher averages over views
     views: Count = 32
     seed: Seed = 2020
 
@@ -51,7 +52,7 @@ class CoTTA(GradientMethod):
         teacher_momentum=Choice(0.99, 0.995, 0.999),
         restore=Log(1e-4, 0.1),
     )
-    cost = "3–35/1"
+    forwards, backwards, passes_shown = 3, 1, "3–35/1"
     needs = "gradients"
     remembers = ("batches",)
 
@@ -60,7 +61,7 @@ class CoTTA(GradientMethod):
         return {"lr": 0.01, "nesterov": True} if target.family == "resnet" else {}
 
     def trainable(self, model: Model) -> list[nn.Parameter]:
-        """All weights and biases: neither class token nor positions, as published."""
+        """All weights and biases, but not class token and positions, as published."""
         names = ("weight", "bias")
         return [p for name, p in model.named_parameters() if name.split(".")[-1] in names]
 
@@ -71,7 +72,7 @@ class CoTTA(GradientMethod):
 
     def setup(self, model: Model, source: Source) -> None:
         super().setup(model, source)
-        # The anchor never moves, so it also is what both others go back to: three copies, not five.
+        # The anchor never changes, so both others are reset from it: three copies, not five.
         self.initial["tensors"] = 2 * self.trainable(self.anchor)
 
     def tensors(self) -> list[Tensor]:
@@ -88,9 +89,9 @@ class CoTTA(GradientMethod):
 
     @torch.no_grad()
     def teach(self, x: Tensor) -> Tensor:
-        """The teacher's logits, averaged over views where the anchor is unsure of the batch."""
+        """The teacher's logits, averaged over views if the anchor is not confident about the batch."""
         unsure = self.anchor(x).softmax(1).amax(1).mean() < self.augment_below
-        plain = self.teacher(x)  # passed even if views replace it, as published
+        plain = self.teacher(x)  # computed even if views replace it, as published
         if unsure:
             return torch.stack([self.teacher(self.view(x, i)) for i in range(self.views)]).mean(0)
         return plain
@@ -98,7 +99,7 @@ class CoTTA(GradientMethod):
     def view(self, x: Tensor, index: int) -> Tensor:
         """One augmentation of the batch."""
         seed = derived_seed(self.seed, self.batches, index)
-        if self.variant == "official":
+        if self.variant == "corrected":
             return jitter(x, seed)
         return jitter(self.model.normalise(x), seed) * self.model.std + self.model.mean
 
@@ -118,7 +119,7 @@ class CoTTA(GradientMethod):
 
 
 def frozen_copy(model: Model) -> Model:
-    """A model like this one that does not learn; its passes count as this one's."""
+    """A copy without gradients, whose passes are counted as those of the model."""
     twin = copy.deepcopy(model).requires_grad_(False)
     twin.passes = model.passes
     return twin

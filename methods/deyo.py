@@ -1,4 +1,4 @@
-"""DeYO: entropy minimisation on samples that need their shapes to be recognised (Lee et al., 2024)."""
+"""DeYO: entropy minimisation on samples whose prediction depends on shape (Lee et al., 2024)."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from tta_bench.api import (
     Uniform,
     spaces,
 )
-from tta_bench_methods.gradient import EarlyNormMethod, derived_seed, entropy, mean_over
+from tta_bench_methods._shared.gradient import EarlyNormMethod, derived_seed, entropy, mean_over
 
 
 @dataclass
 class DeYO(EarlyNormMethod):
-    """Descend the weighted entropy of samples that are confident and lose their label's probability
-    (PLPD) when the image's tiles are shuffled; predicts with the parameters before the step."""
+    """Minimise the weighted entropy of samples that are confident and whose predicted label loses
+    probability (PLPD) when the image's tiles are shuffled; predict with the parameters before the step."""
 
     lr: NonNegative = 1e-3  # for 64 images; see lr_for_batch
     momentum: Momentum = 0.9
-    margin: NonNegative = 0.5  # samples above this entropy, in units of ln C, are left out
-    weight_margin: NonNegative = 0.4  # the entropy, in units of ln C, at which a sample weighs one
+    margin: NonNegative = 0.5  # only samples below this entropy, in units of ln C, are used
+    weight_margin: NonNegative = 0.4  # E0, in units of ln C: the entropy at which a sample has weight one
     plpd_above: Annotated[float, Lt(1)] = 0.2  # τ; no probability drops by more than 1
     tiles: Count = 4  # along each side
     reweight: bool = True
@@ -42,7 +42,7 @@ class DeYO(EarlyNormMethod):
 
     summary = "entropy descent on samples that rely on shape"
     search_space = spaces(lr=Log(1e-5, 1e-2), margin=Uniform(0.2, 0.8), plpd_above=Uniform(0.05, 0.5))
-    cost = "≤2/≤1"
+    forwards, backwards, passes_shown = 2, 1, "≤2/≤1"
     remembers = (*EarlyNormMethod.remembers, "batches")
 
     @classmethod
@@ -68,7 +68,7 @@ class DeYO(EarlyNormMethod):
         return logits
 
     def learn(self, x: Tensor, logits: Tensor) -> None:
-        """Step on the samples that pass both filters; without any, do not."""
+        """Take a step on the samples that pass both filters, if there are any."""
         h = entropy(logits)
         sure = h < self.margin * self.log_classes
         if not sure.any():
@@ -80,7 +80,7 @@ class DeYO(EarlyNormMethod):
 
     @torch.no_grad()
     def probability_drop(self, x: Tensor, logits: Tensor) -> Tensor:
-        """PLPD: how much probability the predicted label loses when tiles are shuffled."""
+        """PLPD: the probability that the predicted label loses when tiles are shuffled."""
         rng = torch.Generator().manual_seed(derived_seed(self.seed, self.batches))
         shuffled = self.model(shuffle_tiles(x, self.tiles, rng))
         label = logits.argmax(1, keepdim=True)
@@ -94,7 +94,7 @@ class DeYO(EarlyNormMethod):
 
 
 def shuffle_tiles(x: Tensor, tiles: int, rng: torch.Generator) -> Tensor:
-    """Images cut into tiles × tiles, each image's tiles in a random order of its own."""
+    """Images cut into tiles × tiles, the tiles of each image in its own random order."""
     n, c, height, width = x.shape
     h, w = height // tiles, width // tiles
     fitting = resize(x, h * tiles, w * tiles)
@@ -106,7 +106,7 @@ def shuffle_tiles(x: Tensor, tiles: int, rng: torch.Generator) -> Tensor:
 
 
 def resize(x: Tensor, height: int, width: int) -> Tensor:
-    """Images at another size; the same images at their own."""
+    """Images resized; unchanged if they have that size."""
     if x.shape[2:] == (height, width):
         return x
     return F.interpolate(x, (height, width), mode="bilinear", antialias=True)

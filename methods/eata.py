@@ -11,21 +11,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tta_bench.api import Count, Log, Model, Momentum, NonNegative, Source, Target, Uniform, spaces
-from tta_bench_methods.gradient import GradientMethod, entropy, learning, mean_over
+from tta_bench_methods._shared.gradient import GradientMethod, entropy, learning, mean_over
 
 
 @dataclass
 class Eta(GradientMethod):
-    """Descend the weighted entropy of samples that are confident and unlike those learnt from."""
+    """Minimise the weighted entropy of samples that are confident and not redundant."""
 
     lr: NonNegative = 1e-3
     momentum: Momentum = 0.9
     margin: NonNegative = 0.4  # E0 in units of ln C
-    redundancy: NonNegative = 0.05  # ε: a sample whose prediction is at least so close to q is redundant
+    redundancy: NonNegative = 0.05  # ε: redundant from this cosine of a prediction and q on
 
     summary = "entropy descent on confident, non-redundant samples"
     search_space = spaces(lr=Log(1e-5, 1e-2), margin=Uniform(0.2, 0.8), redundancy=Log(0.01, 0.9))
-    cost = "1/≤1"
+    passes_shown = "1/≤1"
     remembers = ("mean_probability",)
 
     @classmethod
@@ -44,7 +44,7 @@ class Eta(GradientMethod):
         return logits
 
     def learn(self, logits: Tensor) -> None:
-        """Step on the kept samples, and move q towards them; without any, do neither."""
+        """Take a step on the selected samples and update q from them, if there are any."""
         p, h = logits.detach().softmax(1), entropy(logits)
         kept = (h < self.threshold) & self.novel(p)
         if not kept.any():
@@ -55,19 +55,19 @@ class Eta(GradientMethod):
             self.mean_probability = batch if q is None else 0.9 * q + 0.1 * batch
 
     def novel(self, p: Tensor) -> Tensor:
-        """Which predictions are far enough from the average of those learnt from."""
+        """Which predictions are far enough from q, the average of earlier ones."""
         if self.mean_probability is None:
             return torch.ones(len(p), dtype=torch.bool, device=p.device)
         return F.cosine_similarity(self.mean_probability[None], p).abs() < self.redundancy
 
     def penalty(self) -> Tensor | float:
-        """The price of moving away from the source parameters: none in ETA."""
+        """The penalty for leaving the source parameters; ETA has none."""
         return 0.0
 
 
 @dataclass
 class Eata(Eta):
-    """ETA, held near the source parameters in proportion to their Fisher information."""
+    """ETA with a penalty for leaving the source parameters, weighted by their Fisher information."""
 
     fisher_weight: NonNegative = 2000.0  # β
     fisher_images: Count = 2000
@@ -100,5 +100,5 @@ class Eata(Eta):
 
 
 def sample_weight(h: Tensor, threshold: float) -> Tensor:
-    """exp(E0 − H): one at the threshold, more for more certain samples."""
+    """exp(E0 − H): one at the threshold, larger for more confident samples."""
     return torch.exp(threshold - h)

@@ -23,7 +23,7 @@ from tta_bench.api import (
     Target,
     spaces,
 )
-from tta_bench_methods.alignment import (
+from tta_bench_methods._shared.alignment import (
     SPREAD_OF_ONE,
     ActivationShift,
     SourceStatistics,
@@ -31,12 +31,13 @@ from tta_bench_methods.alignment import (
     shift_target,
     shifted,
 )
-from tta_bench_methods.cma_search import CmaSearch
+from tta_bench_methods._shared.cma_search import CmaSearch
+from tta_bench_methods._shared.variant import VariantName
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One candidate prompt on one batch."""
+class Candidate:
+    """What one prompt makes of one batch."""
 
     fitness: float
     logits: Tensor
@@ -49,19 +50,19 @@ class Foa(Method):
 
     K = 2 tries a population of two; any other K tries K − 1 points and the best prompt so far.
     A stream of single images is refused, as one image has no standard deviation; a single image at the
-    end of a domain is predicted with the best prompt, and not learnt from.
+    end of a domain is predicted with the best prompt, and nothing is learnt from it.
 
-    `interval` I > 0 is FOA-I: images are kept until there are at least I of them to learn from (the
-    paper's V2). They are predicted when they arrive, with the best prompt so far (`immediate`), or all at
-    once when the I are there (`deferred`). `deferred` is FOA with a batch size of I: smaller batches are
-    gathered, a larger one is cut into pieces of I, of which the last may be smaller.
+    `interval` I > 0 is FOA-I: it learns from at least I images at a time (the paper's V2). With
+    `predictions: immediate`, images are predicted on arrival with the best prompt so far, and collected.
+    With `deferred`, it is FOA with a batch size of I: the harness joins smaller batches, and a larger one
+    is split into parts of I, of which the last may be smaller.
 
-    `as_released` differs on feature maps only: the shift's target is the last number of the source
-    mean, and the source statistics are taken with the initial random prompt in place.
+    `variant: released` differs on feature maps only: the target of the shift is the last number of the
+    source mean, and the source statistics are taken with the initial random prompt in place.
     """
 
-    variant: Literal["corrected", "as_released"] = "corrected"
-    k: Annotated[int, Ge(2)] = 28  # forward passes a batch; an evolution strategy compares points
+    variant: VariantName = "corrected"
+    k: Annotated[int, Ge(2)] = 28  # forward passes per batch; an evolution strategy compares points
     prompts: CountOrZero = 3  # tokens; feature maps get one 7×7 kernel over the pixels. 0: shifting alone
     sigma: Positive = 1.0  # initial step size of the search
     lam: NonNegative = 0.4  # λ, weight of the feature alignment
@@ -74,17 +75,20 @@ class Foa(Method):
     version = "2"
     family = "forward-only"
     summary = "prompts by evolution strategy, features moved back to the source mean"
-    cost = "28/0"
     needs = "prompts, clean images"
     min_batch_size = 2
     min_batch_reason = SPREAD_OF_ONE
     search_space = spaces(sigma=Log(0.03, 3.0), lam=Log(0.04, 4.0))
 
     def __post_init__(self) -> None:
-        immediate = self.interval > 0 and self.predictions == "immediate"
-        self.cost = f"{self.k + immediate}/0"  # type: ignore[misc]
-        self.gathers = 0 if immediate else self.interval
-        self.min_batch_size = 1 if immediate else 2
+        self.predicts_on_arrival = self.interval > 0 and self.predictions == "immediate"
+        if self.predicts_on_arrival:
+            self.min_batch_size = 1
+        else:
+            self.gathers = self.interval
+
+    def passes(self) -> tuple[int, int]:
+        return self.k + self.predicts_on_arrival, 0
 
     @classmethod
     def presets(cls, target: Target) -> dict[str, Any]:
@@ -93,14 +97,14 @@ class Foa(Method):
     def setup(self, model: Model, source: Source) -> None:
         self.model = model
         model.use_batch_statistics()
-        released = self.variant == "as_released" and not model.tokens
+        released = self.variant == "released" and not model.tokens
         prompt = self._initial_prompt().to(model.device) if released else None
         self.source_statistics = SourceStatistics(*source.layer_statistics(model, prompt))
         self.target = shift_target(self.source_statistics, broadcast_scalar=released)
         self.reset()
 
     def reset(self) -> None:
-        """Start over from the same random prompt; the search starts at zero, or on pixels at it."""
+        """Start over from the same random prompt; the search starts at zero, on pixels at that prompt."""
         prompt = self._initial_prompt()
         self.prompt_shape = prompt.shape
         self.incumbent = prompt.double().flatten().cpu().numpy()
@@ -113,10 +117,11 @@ class Foa(Method):
 
     @torch.no_grad()
     def step(self, x: Tensor) -> Tensor:
-        if self.interval > self.gathers:
+        if self.predicts_on_arrival:
             return self._predict_then_collect(x)
-        if self.interval and len(x) > self.interval:
-            return torch.cat([self.step(part) for part in x.split(self.interval)])
+        too_large = 0 < self.gathers < len(x)
+        if too_large:
+            return torch.cat([self.step(part) for part in x.split(self.gathers)])
         if len(x) < self.min_batch_size:
             self.skip(f"a batch of one image: {SPREAD_OF_ONE}")
             return self._predict(x)
@@ -125,40 +130,40 @@ class Foa(Method):
     def _generation(self, x: Tensor) -> Tensor:
         """One iteration of the search over a batch; the logits of its best prompt."""
         offset = self._offset()
-        points = self._candidates()
-        trials = [self._try(x, point, offset) for point in points]
-        best = min(range(len(trials)), key=lambda i: _sortable(trials[i].fitness))
-        if all(math.isfinite(trial.fitness) for trial in trials):
-            self._learn_(points, trials, best)
+        points = self._points()
+        candidates = [self._try(x, point, offset) for point in points]
+        best = min(range(len(candidates)), key=lambda i: _sortable(candidates[i].fitness))
+        if all(math.isfinite(candidate.fitness) for candidate in candidates):
+            self._learn_(points, candidates, best)
         else:
             self.skip("the fitness of a prompt was not finite")
             if self.search is not None:
                 self.search.withdraw()
-        return trials[best].logits
+        return candidates[best].logits
 
-    def _learn_(self, points: list[np.ndarray], trials: list[Trial], best: int) -> None:
-        """Keep the best prompt, tell the search of all, and take all into the history."""
+    def _learn_(self, points: list[np.ndarray], candidates: list[Candidate], best: int) -> None:
+        """Keep the best prompt; update the search and the history from all prompts."""
         self.incumbent = points[best].copy()
         if self.search is not None:
-            self.search.tell(points, [trial.fitness for trial in trials])
-        self.history.update_(torch.stack([trial.feature_mean for trial in trials]).mean(0))
+            self.search.tell(points, [candidate.fitness for candidate in candidates])
+        self.history.update_(torch.stack([candidate.feature_mean for candidate in candidates]).mean(0))
 
-    def _candidates(self) -> list[np.ndarray]:
-        """The points of this batch; without prompts there is only the empty one."""
+    def _points(self) -> list[np.ndarray]:
+        """The prompts to try on this batch; without prompts only the empty one."""
         incumbent = self.incumbent.copy()  # pycma clips the points it is told in place
         if self.search is None:
             return [incumbent]
         points = self.search.ask()
         return points if self.k == 2 else [*points, incumbent]
 
-    def _try(self, x: Tensor, point: np.ndarray, offset: Tensor | None) -> Trial:
+    def _try(self, x: Tensor, point: np.ndarray, offset: Tensor | None) -> Candidate:
         """Fitness from the unshifted logits, prediction from the shifted ones."""
         layers, z = self._pass(x, point)
         logits = self.model.head(z)
         gaps = self.source_statistics.gaps(layers)
         fitness = objective(logits, gaps, self.lam, self.fitness).item()
         output = logits if offset is None else self.model.head(shifted(z, offset))
-        return Trial(fitness, output, z.mean(0))
+        return Candidate(fitness, output, z.mean(0))
 
     def _pass(self, x: Tensor, point: np.ndarray) -> tuple[list[Tensor], Tensor]:
         """Layer features and z under a prompt."""
@@ -171,10 +176,11 @@ class Foa(Method):
         return self.model.head(shifted(z, self._offset()))
 
     def _offset(self) -> Tensor | None:
-        """What features are moved by; None without shifting, and while there is no history."""
+        """What features are moved by; None without shifting or history."""
         return self.history.offset() if self.shift else None
 
     def _predict_then_collect(self, x: Tensor) -> Tensor:
+        """Predict at once; learn when enough images are collected."""
         output = self._predict(x)
         self.waiting = [*self.waiting, x]
         images = torch.cat(self.waiting)
@@ -203,5 +209,5 @@ class Foa(Method):
 
 
 def _sortable(fitness: float) -> float:
-    """A fitness by which a candidate that is not finite never wins."""
+    """The fitness, or infinity in place of NaN: a candidate that is not finite never wins."""
     return fitness if math.isfinite(fitness) else math.inf

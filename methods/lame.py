@@ -17,7 +17,7 @@ TOLERANCE = 1e-8
 
 @dataclass
 class Lame(Method):
-    """Let neighbours in feature space agree on their labels; the model stays as it is."""
+    """Smooth predictions over neighbours in feature space; the model does not change."""
 
     affinity: Literal["knn", "rbf", "linear"] = "knn"
     k: Count = 5
@@ -50,7 +50,7 @@ class Lame(Method):
         return (a + a.T) / 2 if self.symmetric else a
 
     def _knn(self, distance: Tensor) -> Tensor:
-        # Self is left out by index: a duplicate image may well be the nearest of all.
+        # An image is not its own neighbour. It is excluded by index, as a duplicate has distance zero, too.
         distance = distance.clone().fill_diagonal_(torch.inf)
         nearest = distance.topk(min(self.k, len(distance) - 1), largest=False).indices
         return torch.zeros_like(distance).scatter_(1, nearest, 1.0)

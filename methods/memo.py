@@ -10,17 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from tta_bench.api import Count, Log, Model, NonNegative, Seed, Source, Target, spaces
-from tta_bench_methods.augmix import draw_recipe, make_views
+from tta_bench_methods._shared.augmix import draw_recipe, make_views
+from tta_bench_methods._shared.gradient import GradientMethod
 from tta_bench_methods.bn_adapt import BnAdapt
-from tta_bench_methods.gradient import GradientMethod
 
 
 @dataclass
 class Memo(GradientMethod):
-    """For each image on its own: start from the source, take one step of all parameters towards
-    confident agreement over augmented views, predict the image itself, and forget.
+    """For each image: start from the source, take one step of all parameters on the entropy of the mean
+    prediction over augmented views, predict the image, and discard the step.
 
-    All images are augmented by the same draws, so a prediction depends on its image alone.
+    The same draws augment all images, so a prediction depends on its image only.
     """
 
     lr: NonNegative = 1e-5
@@ -33,13 +33,16 @@ class Memo(GradientMethod):
     memory = "none"
     summary = "entropy of an image's averaged views, episodic"
     search_space = spaces(lr=Log(1e-6, 1e-3))
-    cost = "65/64 an image"
+    passes_shown = "65/64 an image"
     needs = "gradients"
 
     @classmethod
     def presets(cls, target: Target) -> dict[str, Any]:
         sgd = {"optimizer": "sgd", "lr": 2.5e-4, "weight_decay": 0.0}
         return sgd if target.family == "resnet" else {}
+
+    def passes(self) -> tuple[int, int]:
+        return self.views + 1, self.views
 
     def trainable(self, model: Model) -> list[nn.Parameter]:
         return list(model.parameters())
@@ -67,17 +70,17 @@ class Memo(GradientMethod):
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Nothing outlives an image."""
+        """There is no state between images."""
 
 
 class PriorStatistics(BnAdapt):
-    """BatchNorm statistics that count any batch as one image, and are constants to the gradient."""
+    """BatchNorm statistics that count a batch as one image, and are constants for the gradient."""
 
     def blend(self, source: Tensor, running: Tensor, batch: Tensor, images: int, batches: int) -> Tensor:
         return super().blend(source, running, batch.detach(), 1, batches)
 
 
 def marginal_entropy(logits: Tensor) -> Tensor:
-    """Entropy of the mean prediction over views, in log space."""
+    """Entropy of the mean prediction over views, computed in log space."""
     log_p = logits.log_softmax(1).logsumexp(0) - math.log(len(logits))
     return -(log_p.exp() * log_p).sum()

@@ -12,19 +12,20 @@ import torch
 from torch import Tensor, nn
 
 from tta_bench.api import Log, Model, Momentum, NonNegative, Source, Target, Uniform, spaces
-from tta_bench_methods.gradient import EarlyNormMethod, affine_parameters, entropy, mean_over
+from tta_bench_methods._shared.gradient import EarlyNormMethod, affine_parameters, entropy, mean_over
+from tta_bench_methods._shared.variant import VariantName
 
 
 @dataclass
 class Sar(EarlyNormMethod):
-    """Descend the entropy of confident samples with the gradient of the worst point nearby (SAM),
-    and go back to the source when that entropy has all but vanished.
+    """Minimise the entropy of confident samples with the gradient at the worst point nearby (SAM), and
+    return to the source when the running mean of that entropy is close to zero.
 
-    official: predicts with the first pass; the second one filters what the first has kept.
-    foa: as in FOA's repository: predicts with the perturbed pass, which filters the whole batch.
+    corrected: the first pass predicts, and the second one filters the samples that the first has kept.
+    released: the second, perturbed pass predicts and filters the whole batch, as in FOA's repository.
     """
 
-    variant: Literal["official", "foa"] = "official"
+    variant: VariantName = "corrected"
     lr: NonNegative = 1e-3  # for 64 images; see lr_for_batch
     momentum: Momentum = 0.9
     rho: NonNegative = 0.05
@@ -34,7 +35,7 @@ class Sar(EarlyNormMethod):
 
     summary = "sharpness-aware entropy descent on confident samples"
     search_space = spaces(lr=Log(1e-5, 1e-2), rho=Log(0.01, 0.2), margin=Uniform(0.2, 0.8))
-    cost = "2/2"
+    forwards, backwards = 2, 2
     remembers = (*EarlyNormMethod.remembers, "mean_entropy")
 
     @classmethod
@@ -56,23 +57,23 @@ class Sar(EarlyNormMethod):
             return logits
         h = entropy(logits)
         sure = h < self.threshold
-        # The official code goes on without a sure sample: its zero gradient still lets momentum move.
-        if self.variant == "foa" and not sure.any():
+        # SAR's own code steps without confident samples, too: the gradient is zero, momentum is not.
+        if self.variant == "released" and not sure.any():
             return logits
         self.updater.zero_grad()
         mean_over(h, sure).backward()
         perturbed = self.sharpness_aware_step(x, sure)
-        return logits if self.variant == "official" else perturbed
+        return perturbed if self.variant == "released" else logits
 
     def sharpness_aware_step(self, x: Tensor, sure: Tensor) -> Tensor:
-        """Step from θ with the gradient at θ+, and return the logits at θ+."""
+        """Take a step from θ with the gradient at θ+; return the logits at θ+."""
         with uphill(self.parameters, self.rho):
             logits = self.model(x)
             if not self.finite(logits):
                 return logits
             h = entropy(logits)
             kept = h < self.threshold
-            if self.variant == "official":
+            if self.variant == "corrected":
                 kept &= sure
             loss = mean_over(h, kept)
             self.updater.zero_grad()
@@ -83,18 +84,18 @@ class Sar(EarlyNormMethod):
         return logits
 
     def watch_for_collapse(self, loss: Tensor) -> None:
-        """Follow the loss, and start again from the source once its average is too good."""
+        """Update the running mean of the loss; return to the source if it is below `recover_below`."""
         old = self.mean_entropy
         self.mean_entropy = loss if old is None else 0.9 * old + 0.1 * loss
         if self.mean_entropy < self.recover_below:
-            # The official code leaves momentum and the low average in place, and so resets again at
-            # every batch until the average is up; both are cleared here.
+            # SAR's own code keeps momentum and the low mean, and so resets again at every batch until the
+            # mean has risen. Here both are cleared.
             self.restore_({**self.initial, "first_size": self.first_size})
 
 
 @contextmanager
 def uphill(parameters: Sequence[nn.Parameter], rho: float) -> Iterator[None]:
-    """θ+ = θ + ρ·g/‖g‖ inside, g being the gradients at hand; exactly θ again outside."""
+    """Set parameters to θ+ = θ + ρ·g/‖g‖ inside, with g their gradients; restore θ exactly at the end."""
     gradients = [p.grad for p in parameters if p.grad is not None]
     moved = [p.detach() for p in parameters if p.grad is not None]
     before = [p.clone() for p in moved]

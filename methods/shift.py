@@ -1,4 +1,4 @@
-"""Activation shifting, FOA's back-to-source half on its own (Niu et al., 2024)."""
+"""Activation shifting, one of the two parts of FOA, by itself (Niu et al., 2024)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from torch import Tensor
 
 from tta_bench.api import Interval, Log, Method, Model, NonNegative, Source, Uniform, spaces
-from tta_bench_methods.alignment import ActivationShift, shifted
+from tta_bench_methods._shared.alignment import ActivationShift, shifted
 
 
 @dataclass

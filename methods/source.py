@@ -1,4 +1,4 @@
-"""No adaptation: the deployed model as it is."""
+"""No adaptation: the source model as it is."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tta_bench.api import Method
 
 
 @dataclass
-class Source(Method):
-    """Predict with the source model; the baseline of every table."""
+class NoAdaptation(Method):
+    """Predict with the source model, the baseline of every table."""
 
     consumes = "features"
     memory = "none"

@@ -1,4 +1,4 @@
-"""T3A: a classifier of prototypes grown from the stream (Iwasawa & Matsuo, 2021)."""
+"""T3A: class prototypes made from the stream (Iwasawa & Matsuo, 2021)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tta_bench.api import Choice, Count, Method, Model, Source, spaces
+from tta_bench_methods._shared.gradient import entropy
 
 
 @dataclass
 class T3A(Method):
-    """Per class, average the `filter_k` most certain features seen so far; -1 keeps them all."""
+    """Average the `filter_k` most confident features of each class so far; -1 keeps them all."""
 
     filter_k: Literal[-1] | Count = 20
 
@@ -25,14 +26,14 @@ class T3A(Method):
     needs = "linear head"
 
     def batch_statistics(self, model: Model) -> bool:
-        return bool(model.batch_norms())  # as released with ZOA: T3A sits on BN-adapted features
+        return bool(model.batch_norms())  # as in ZOA's released code, T3A reads BN-adapted features
 
     def setup(self, model: Model, source: Source) -> None:
         self.model = model
         self.reset()
 
     def reset(self) -> None:
-        """Start from the rows of the classifier, labelled as it labels them itself."""
+        """Start from the rows of the classifier, with the labels that it predicts for them."""
         width = self.model.head_weight.shape[1]
         self.supports: Tensor = self.model.head_weight.new_empty(0, width)
         self.labels: Tensor = torch.empty(0, dtype=torch.long, device=self.model.device)
@@ -46,14 +47,13 @@ class T3A(Method):
         return z @ self._prototypes().T
 
     def _append(self, z: Tensor, logits: Tensor) -> None:
-        p = logits.softmax(1)
-        entropy = -(p * logits.log_softmax(1)).sum(1)
-        finite = entropy.isfinite()
+        entropies = entropy(logits)
+        finite = entropies.isfinite()
         if not finite.all():
             self.skip("features were not finite")
         self.supports = torch.cat([self.supports, F.normalize(z, dim=1)[finite]])
         self.labels = torch.cat([self.labels, logits.argmax(1)[finite]])
-        self.entropies = torch.cat([self.entropies, entropy[finite]])
+        self.entropies = torch.cat([self.entropies, entropies[finite]])
 
     def _forget(self) -> None:
         """Keep the `filter_k` lowest entropies of every class, oldest first."""
@@ -68,7 +68,7 @@ class T3A(Method):
         self.entropies = self.entropies[kept]
 
     def _prototypes(self) -> Tensor:
-        """Unit sums of each class's supports; a class without any has the zero vector."""
+        """The normalised sum of each class's supports; the zero vector for a class without any."""
         sums = self.supports.new_zeros(self.model.num_classes, self.supports.shape[1])
         return F.normalize(sums.index_add_(0, self.labels, self.supports), dim=1)
 

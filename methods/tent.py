@@ -8,12 +8,12 @@ from typing import Any
 from torch import Tensor
 
 from tta_bench.api import Choice, Log, Momentum, NonNegative, Target, spaces
-from tta_bench_methods.gradient import GradientMethod, entropy
+from tta_bench_methods._shared.gradient import GradientMethod, entropy
 
 
 @dataclass
 class Tent(GradientMethod):
-    """One gradient step a batch on the mean entropy; predicts with the parameters before it."""
+    """One gradient step per batch on the mean entropy; predict with the parameters before it."""
 
     lr: NonNegative = 1e-3
     momentum: Momentum = 0.9

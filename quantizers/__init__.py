@@ -1,1 +1,1 @@
-"""Post-training quantisers, one file each; registered in pyproject.toml like anybody's."""
+"""Post-training quantizers, one module or package per scheme, registered by entry points like any plugin."""

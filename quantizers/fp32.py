@@ -1,4 +1,4 @@
-"""No quantisation: the reference column."""
+"""No quantisation: the float reference."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Annotated
 from torch import Tensor
 
 from tta_bench.api import BitRange, Calibration, Model, Progress, Quantizer
-from tta_bench_quantizers.packing import packed_bytes
+from tta_bench_quantizers._core.packing import packed_bytes
 
 
 @dataclass
 class Fp32(Quantizer):
-    """The float network as it is; the only one that backpropagates."""
+    """The unchanged float network; the only quantizer whose models have gradients."""
 
     differentiable = True
     calibration_images = 0

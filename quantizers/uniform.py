@@ -1,8 +1,8 @@
-"""Plain uniform quantisation: the baseline that needs no search and fits every architecture.
+"""Plain uniform quantisation: a baseline without search that fits every architecture.
 
 Weights: symmetric, one scale per output row or channel. Activations: affine, one scale per tensor, on
 the input of every Linear and Conv2d. Everything else (attention products, scans, depthwise conv1d,
-norms, residuals) stays float.
+norms, residual sums) stays in float.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from tta_bench.api import Bits, Calibration, Model, Progress, Quantizer
-from tta_bench_quantizers.activations import UniformActivation
-from tta_bench_quantizers.fake import LowBits, LowWidth, symmetric_codes
-from tta_bench_quantizers.histogram import ValueHistogram
-from tta_bench_quantizers.layers import quantized_layer
-from tta_bench_quantizers.observe import observe_inputs
-from tta_bench_quantizers.ownership import own_inputs_
-from tta_bench_quantizers.packing import Packing, packed_bytes
-from tta_bench_quantizers.scales import Rule, affine_scale, symmetric_row_scales
-from tta_bench_quantizers.sites import (
+from tta_bench.api import Bits, Calibration, Model, Progress
+from tta_bench_quantizers._calibration.histogram import ValueHistogram
+from tta_bench_quantizers._calibration.observers import observe_inputs
+from tta_bench_quantizers._calibration.scales import Rule, affine_scale, symmetric_row_scales
+from tta_bench_quantizers._core.activations import UniformActivation
+from tta_bench_quantizers._core.fake_quantization import LowBits, LowWidth, symmetric_codes
+from tta_bench_quantizers._core.in_place import allow_in_place_
+from tta_bench_quantizers._core.layers import quantized_layer
+from tta_bench_quantizers._core.packing import Packing, packed_bytes
+from tta_bench_quantizers._core.report import SiteReporting
+from tta_bench_quantizers._core.sites import (
     head_site,
     layer_sites,
     named_fields,
@@ -31,7 +32,7 @@ from tta_bench_quantizers.sites import (
 
 
 @dataclass
-class Uniform(Quantizer):
+class UniformQuantizer(SiteReporting):
     """Uniform quantisation; the first layer and the head get at least `edge_bits`."""
 
     version = "2"
@@ -64,11 +65,11 @@ class Uniform(Quantizer):
             quantiser = UniformActivation(fields["a_scale"], fields["a_zero"], bits.activation)
             inside: nn.Module | None = quantiser
             if position == 0 and not model.tokens:
-                model.input_quantizer, inside = quantiser, None  # pixel prompts come after it
+                model.input_quantizer, inside = quantiser, None  # pixel prompts are added after it
             layer = model.net.get_submodule(site)
             new = quantized_layer(layer, fields["codes"], fields["w_scale"], bits=bits.weight, input=inside)
             replace_module(model.net, site, new)
-        own_inputs_(model.net)
+        allow_in_place_(model.net)
 
     def packed_bytes(self, model: Model) -> int:
         sites = {}
@@ -78,7 +79,7 @@ class Uniform(Quantizer):
         return packed_bytes(model, sites)
 
     def site_bits(self, model: Model) -> dict[str, Bits]:
-        """Bit-widths by site, edges widened."""
+        """Bit-widths by site; the first layer and the head have at least `edge_bits`."""
         sites = list(layer_sites(model))
         bits = Bits.parse(self.bits)
         wide = Bits(max(bits.weight, self.edge_bits), max(bits.activation, self.edge_bits))

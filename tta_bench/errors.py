@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 
 class UserError(Exception):
-    """Something to be mended outside the program: place, problem, remedy."""
+    """An error that the user can fix: place, problem, remedy."""
 
 
 @dataclass(frozen=True)
@@ -22,16 +23,27 @@ class Problem:
 
 
 def shown(value: object) -> str:
-    """A value as a message has it: never long, whatever it is."""
+    """A value for a message, cut to at most 60 characters."""
     try:
         text = repr(value)
-    except ValueError:  # Python does not spell out thousands of digits
+    except ValueError:  # Python refuses to print thousands of digits
         text = "a number of very many digits"
     return text if len(text) <= 60 else text[:57] + "…"
 
 
+def closest(word: str, known: Sequence[str], most: int = 1) -> list[str]:
+    """The known words that are spelt like this one, the closest first."""
+    return difflib.get_close_matches(word, known, n=most)
+
+
+def suggest(word: str, known: Sequence[str], what: str = "Known") -> str:
+    """`Did you mean …? Known: …` for an error message."""
+    hint = "".join(f'Did you mean "{close}"? ' for close in closest(word, known))
+    return f"{hint}{what}: {', '.join(known)}."
+
+
 class ConfigError(UserError):
-    """Everything that is wrong with one file, all at once."""
+    """All problems of one file, reported together."""
 
     def __init__(self, file: str, problems: Sequence[Problem]) -> None:
         self.file = file
@@ -40,4 +52,4 @@ class ConfigError(UserError):
 
 
 class Unsupported(Exception):
-    """A combination that cannot run, for a reason that goes into the table."""
+    """A combination that cannot run; the reason is shown in the table."""

@@ -1,4 +1,4 @@
-"""Text on a terminal. Names, reasons and paths may come from others; their control characters are escaped."""
+"""Print text on a terminal, with control characters escaped: names and paths may come from other people."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 import sys
 import unicodedata
 
-LINES = "\n\t"  # what a text of several lines may hold
+LINES = "\n\t"  # control characters that a text of several lines may contain
 
 
 def printable(text: str, keep: str = "") -> str:
-    """The text with every character that a terminal could obey written as JSON writes it, e.g. `\\u001b`.
+    """The text with every character that a terminal could act on escaped as in JSON, e.g. `\\u001b`.
 
     These are control and format characters, text direction marks, line separators and lone surrogates; `keep`
-    names those that stay. JSON with such a character in one of its texts stays the same JSON.
+    lists those that stay. JSON text that contains such characters stays the same JSON.
     """
     if text.isprintable():
         return text

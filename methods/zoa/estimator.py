@@ -1,4 +1,4 @@
-"""Zeroth-order gradients (Eq. 3 and 5): random perturbations, and the update of the logits."""
+"""Zeroth-order gradient estimates (Eq. 3 and 5), and AdamW for the logits."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def draw(count: int, distribution: Distribution, rng: torch.Generator) -> Tensor
 def slope(rise: float, c: float, e: Tensor, distribution: Distribution) -> Tensor:
     """The gradient estimate from one difference of losses, (𝓛′ − 𝓛)/c · e⁻¹.
 
-    With Gaussian e the elementwise inverse has no mean, so there it is (𝓛′ − 𝓛)/c · e.
+    The elementwise inverse of a Gaussian e has no mean, so for it the estimate is (𝓛′ − 𝓛)/c · e.
     """
     return rise / c * (e if distribution == "gaussian" else e.reciprocal())
 
 
 @dataclass(frozen=True)
 class AdamW:
-    """AdamW's moments; a step makes new ones, so that a snapshot stays what it was."""
+    """AdamW's moments. A step returns new ones, so saved states never change."""
 
     first: Tensor
     second: Tensor
@@ -41,7 +41,7 @@ class AdamW:
         return cls(torch.zeros_like(like), torch.zeros_like(like))
 
     def step(self, values: Tensor, gradient: Tensor, lr: float, weight_decay: float) -> tuple[Tensor, AdamW]:
-        """The values one step further, and the moments after it; β = (0.9, 0.999)."""
+        """The values and the moments after one step; β = (0.9, 0.999)."""
         steps = self.steps + 1
         first = self.first.lerp(gradient, 0.1)
         second = self.second.lerp(gradient.square(), 0.001)

@@ -1,21 +1,22 @@
-"""Which normalisation layers are adapted, and their parameters as one vector."""
+"""The normalisation layers that ZOA adapts, and their parameters as one vector."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from tta_bench.api import Model, Norm
+from tta_bench_methods._shared.gradient import affine_parameters
 
 
 def adapted_norms(model: Model) -> list[Norm]:
-    """Norm layers of the middle blocks that stand inside a residual branch.
+    """Norm layers of the middle blocks, except those that end a residual branch.
 
-    Frozen are the first ⌈n/12⌉ of the n blocks of the first stage and the last quarter: of the
-    stages, or of the blocks where there is but one stage. Appendix D states this for three networks.
+    The first ⌈n/12⌉ of the n blocks of the first stage are frozen, and the last quarter of the stages, or
+    of the blocks if there is one stage. Appendix D states this for three networks.
     """
     sizes = model.stage_sizes()
     first, last = math.ceil(sizes[0] / 12), len(model.blocks) - _last_quarter(sizes)
@@ -23,21 +24,21 @@ def adapted_norms(model: Model) -> list[Norm]:
 
 
 def _last_quarter(stage_sizes: Sequence[int]) -> int:
-    """How many blocks the last quarter of a network has."""
+    """The number of blocks in the last quarter of a network."""
     if len(stage_sizes) == 1:
         return stage_sizes[0] // 4
     return sum(stage_sizes[-max(1, len(stage_sizes) // 4) :])
 
 
 class FlatParameters:
-    """θ: the affine parameters of norm layers, laid out in one vector that the layers read from."""
+    """θ: the affine parameters of norm layers in one vector, of which the layers' parameters are views."""
 
     def __init__(self, norms: Sequence[Norm]) -> None:
-        parameters: list[nn.Parameter] = [p for norm in norms for p in norm.module.parameters(recurse=False)]
-        self.layer_sizes = [p.numel() for p in parameters]  # γ and β count as a layer each
+        parameters = affine_parameters(norms)
+        self.layer_sizes = [p.numel() for p in parameters]  # γ and β count as one layer each
         self.source = parameters_to_vector(parameters).detach().clone()  # θ⁰
         self.values = self.source.clone()
-        vector_to_parameters(self.values, parameters)  # from here on they are views of `values`
+        vector_to_parameters(self.values, parameters)  # makes them views of `values`
 
     def write_(self, change: Tensor) -> None:
         """θ ← θ⁰ + change, in every layer at once."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tta_bench_methods.moments import mean_and_variance
+from tta_bench_methods._shared.moments import mean_and_variance
 
 SMALLEST_VARIANCE = 1e-12  # a constant channel must not divide by zero
 
 
 class DomainMonitor:
-    """Follows mean and variance of the stem's channels, and tells when a batch departs from them."""
+    """Tracks mean and variance of the stem's channels, and detects batches that differ from them."""
 
     def __init__(self, threshold: float, keep: float, min_batch: int | None) -> None:
         self.threshold = threshold
@@ -20,11 +20,11 @@ class DomainMonitor:
         self.domain: Tensor | None = None  # [2, channels]; replaced, never changed in place
 
     def changed(self, batch: Tensor, batch_size: int) -> bool:
-        """Whether a new domain begins with this batch; takes its statistics into the domain's."""
+        """Whether a new domain begins with this batch; updates the statistics of the domain."""
         if self.min_batch is None:
             self.min_batch = batch_size
-        few = batch_size < self.min_batch  # too few images to tell a domain by
-        if few or not batch.isfinite().all():
+        too_few = batch_size < self.min_batch  # images to recognise a domain by
+        if too_few or not batch.isfinite().all():
             return False
         if self.domain is None or symmetric_kl(self.domain, batch).item() > self.threshold:
             known, self.domain = self.domain is not None, batch

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.report_results import DEMO, HOSTILE, PAPER, write
+from tests.helpers.report_results import DEMO, HOSTILE, PAPER, write
 from tta_bench.report import gather
 from tta_bench.report import write as write_page
-from tta_bench.store import ResultStore
+from tta_bench.results.store import ResultStore
 
 FLAGS = (
     "--headless=new",

@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 
 from tests.browser.conftest import PHONE, WIDE, Open
-from tests.report_results import DEMO, HOSTILE, WEIGHTS
-from tests.test_run import tta_bench
-from tta_bench import frame as frames
-from tta_bench.layouts.types import printed
-from tta_bench.render import render
-from tta_bench.store import ResultStore
-from tta_bench.table import Table, build, tied
+from tests.helpers.command import tta_bench
+from tests.helpers.report_results import DEMO, HOSTILE, WEIGHTS
+from tta_bench.results.store import ResultStore
+from tta_bench.tables import frame as frames
+from tta_bench.tables.build import build, tied
+from tta_bench.tables.render import render
+from tta_bench.tables.table import Table, printed
 
+pytestmark = pytest.mark.slow
 AS_IN_THE_FILE = "sort="  # no ranking
 LAYOUTS = [("cost", "1"), ("cost", "3"), ("per-corruption", "2"), ("per-corruption", "3"), ("long-term", "3")]
 # Group, label, then each cell as (column, text, spread); read from the page in one go.

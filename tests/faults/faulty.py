@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from tta_bench.api import Data, Domain, Method, Model, Source
-from tta_bench.data.cifar10_mini import Cifar10Mini
+from tta_bench.data.cifar10.mini import Cifar10Mini
 from tta_bench.models.micro import ResNetMicro
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests import report_results
 from tests.faults.conftest import Bench
 from tests.faults.test_malformed_results import GRID, KEY, called, line
-from tta_bench.checkpoint import Checkpoints
+from tests.helpers import report_results
 from tta_bench.errors import UserError
-from tta_bench.exchange import Checkpoint
-from tta_bench.folder_lock import Lock
-from tta_bench.store import ResultStore, write_atomically
+from tta_bench.files import write_atomically
+from tta_bench.results.checkpoints import Checkpoint, Checkpoints
+from tta_bench.results.lock import Lock
+from tta_bench.results.store import ResultStore
 
 CLIMBING = ["../../precious", "../precious", "/etc/passwd", "a/b", "..", ".", "", ".hidden", "-rf", "a\0b"]
 ODD = ["a\nb", "a b", "\x1b[2J", "a" * 300, "ünï", "..\\x", "~", "$(x)"]
@@ -165,9 +165,15 @@ def test_a_folder_in_the_place_of_a_file_is_told(store: ResultStore, tmp_path: P
         assert "benchmark.json: is not a plain file" in said
 
 
-def test_a_file_is_not_written_through_a_link_that_waits_for_it(store: ResultStore, tmp_path: Path) -> None:
+def test_a_file_is_not_written_through_a_link_that_waits_for_it(
+    store: ResultStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if somebody guesses the random name of the file that is being written."""
+    monkeypatch.setattr("secrets.token_hex", lambda size: "guessed")
     path = store.folder / "benchmark.json"
-    path.with_suffix(f".{os.getpid()}.partial").symlink_to(tmp_path / "precious")
+    (store.folder / "benchmark.json.guessed.partial").symlink_to(tmp_path / "precious")
+    with pytest.raises(FileExistsError):
+        write_atomically(path, b"{}")
     write_atomically(path, b"{}")
     assert path.read_bytes() == b"{}"
 

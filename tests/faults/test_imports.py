@@ -13,11 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.faults.conftest import Bench
-from tests.misbehaving import install
+from tests.helpers.misbehaving import install
 from tools.loopback import wait_for
-from tta_bench import registry
 from tta_bench.cli import app
-from tta_bench.listing import describe
+from tta_bench.cli.listing import describe
+from tta_bench.plugins import registry
 
 EXITS = "[tta_bench.methods]\nexits = misbehaving.exits_at_import:Exits\n"
 HANGS = "[tta_bench.methods]\nhangs = misbehaving.hangs_at_import:Hangs\n"
@@ -27,7 +27,12 @@ EXIT_MESSAGE = (
     "OUTPUT. Reinstall or remove that package."
 )
 # The command line, told to wait for a quarter of a second only before it says that an import takes long.
-IMPATIENT = "from tta_bench import cli, registry; registry.SLOW_SECONDS = 0.25; cli.main()"
+IMPATIENT = """
+from tta_bench import cli
+from tta_bench.plugins import registry
+registry.SLOW_SECONDS = 0.25
+cli.main()
+"""
 
 
 def use(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -59,6 +64,7 @@ def test_a_plugin_that_exits_is_reported_like_any_other_import_error(
     assert EXIT_MESSAGE in outcome.stderr
 
 
+@pytest.mark.slow
 def test_a_plugin_that_hangs_is_named_and_ctrl_c_ends_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.faults.conftest import Bench
-from tta_bench import registry
+from tta_bench.plugins import registry
 
 SMALL = {"rounds": 1, "limit": 5}
 
@@ -54,13 +54,13 @@ def test_data_that_does_not_fit_the_model_is_refused(bench: Bench) -> None:
     outcome = bench.here()
     assert outcome.returncode == 2
     assert "resnet-micro has 10 classes, and data wrong-size has 100" in outcome.stderr
-    assert "resnet-micro has 32 pixels a side, and data wrong-size has 64" in outcome.stderr
+    assert "resnet-micro has 32 pixels per side, and data wrong-size has 64" in outcome.stderr
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"data": "no-dataclass"}, "data: its plugin NoDataclass is no dataclass"),
+        ({"data": "no-dataclass"}, "data: the plugin NoDataclass is no dataclass"),
         (
             {"models": ["no-fingerprint"]},
             'model "no-fingerprint" (faulty 1.0) does not work: OSError: the weights',

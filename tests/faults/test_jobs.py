@@ -6,9 +6,11 @@ from unittest.mock import MagicMock
 
 from tests.faults.conftest import benchmark
 from tta_bench import config, grid
-from tta_bench.exchange import Checkpoint, Delivery, Start
-from tta_bench.plan import Task
-from tta_bench.ray_jobs import MAX_DEATHS, TaskJob
+from tta_bench.execution.messages import Delivery, Start
+from tta_bench.execution.ray.jobs import MAX_DEATHS, TaskJob
+from tta_bench.planning.sharing import resolve
+from tta_bench.planning.tasks import Task
+from tta_bench.results.checkpoints import Checkpoint
 
 
 class Sink:
@@ -32,9 +34,9 @@ class Sink:
 
 
 def job(*methods: str) -> tuple[TaskJob, Sink, list[str]]:
-    cells = tuple(grid.expand(config.parse(benchmark(methods))))
+    cells = grid.expand(config.parse(benchmark(methods)))
     sink = Sink()
-    return TaskJob(Task(cells), sink), sink, [cell.key for cell in cells]
+    return TaskJob(Task(tuple(map(resolve, cells))), sink), sink, [cell.key for cell in cells]
 
 
 def ok(key: str) -> Delivery:

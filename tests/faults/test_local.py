@@ -18,13 +18,14 @@ import pytest
 
 from tests.faults.conftest import Bench
 from tools.loopback import wait_for
-from tta_bench.limits import TimeLimit, within
+from tta_bench.execution.time_limit import TimeLimit, within
 
 Tables = Callable[[Bench], str]
 SLOW = {"use": "drift", "pause": 0.1}
 SHARING = ["source", "t3a", "shift"]
 
 
+@pytest.mark.slow
 def test_a_killed_driver_goes_on_where_it_was(bench: Bench, undisturbed: Tables) -> None:
     bench.write([SLOW, *SHARING, {"use": "drift", "name": "other", "pause": 0.11}])
     seen: set[str] = set()
@@ -41,6 +42,7 @@ def test_a_killed_driver_goes_on_where_it_was(bench: Bench, undisturbed: Tables)
     assert not bench.files("checkpoints/*"), "done cells need none"
 
 
+@pytest.mark.slow
 def test_ctrl_c_once_keeps_the_batch_at_hand(bench: Bench, undisturbed: Tables) -> None:
     bench.write([SLOW])
     process = bench.start()
@@ -49,13 +51,14 @@ def test_ctrl_c_once_keeps_the_batch_at_hand(bench: Bench, undisturbed: Tables) 
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Ctrl-C again stops now" in errors
-    assert "the same command goes on" in errors
+    assert "run the same command again" in errors
     assert "Traceback" not in errors
     assert len(bench.files("checkpoints/*.checkpoint")) == 1
     assert bench.here().returncode == 0
     assert bench.tables() == undisturbed(bench)
 
 
+@pytest.mark.slow
 def test_ctrl_c_twice_stops_now_and_the_folder_knows_its_holder(bench: Bench) -> None:
     bench.write([{"use": "drift", "fault": "hang", "at": 2}])
     process = bench.start()
@@ -167,6 +170,7 @@ def test_a_disk_of_its_own_gets_full_then_read_only_then_larger(bench: Bench, un
         subprocess.run(["umount", str(bench.results)], check=True)
 
 
+@pytest.mark.slow
 def test_a_file_that_may_not_grow_is_told_and_loses_nothing(bench: Bench, undisturbed: Tables) -> None:
     bench.write([{"use": "drift"}], stream={"rounds": 6})
     expected = undisturbed(bench)  # first: images are cached, and that is not what shall fail
@@ -184,6 +188,7 @@ def test_a_file_that_may_not_grow_is_told_and_loses_nothing(bench: Bench, undist
     assert bench.tables() == expected
 
 
+@pytest.mark.slow
 def test_a_read_only_folder_is_told(bench: Bench) -> None:
     bench.write(["source"])
     bench.results.mkdir()

@@ -20,15 +20,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from tests import report_results
-from tests.misbehaving.repaints import SEQUENCE
-from tests.report_results import Grid, Method
+from tests.helpers import report_results
+from tests.helpers.misbehaving.repaints import SEQUENCE
+from tests.helpers.report_results import Grid, Method
 from tta_bench import cli
-from tta_bench.checkpoint import Checkpoints, Damaged, _digest
-from tta_bench.folder_view import Watcher
 from tta_bench.report.build import as_data
-from tta_bench.store import ResultStore
-from tta_bench.watch import render
+from tta_bench.results.checkpoints import Checkpoints, DamagedCheckpoint, _digest
+from tta_bench.results.status import StatusReader
+from tta_bench.results.store import ResultStore
+from tta_bench.results.watch import render
 
 GRID = Grid(
     name="g",
@@ -143,12 +143,8 @@ MANIFESTS: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "an unknown reset": ((*CELL, "reset"), "often", "cells[0].reset: Input should be 'never' or 'domain'"),
     "a plugin that is a text": ((*CELL, "method"), "tent", "cells[0].method: Input should be an object"),
     "parameters in a list": ((*CELL, "method", "params"), [], "cells[0].method.params: Input should be"),
-    "no format": (("format",), ABSENT, "the folder has format 1, and this version reads and writes format 2"),
-    "the next format": (
-        ("format",),
-        3,
-        "the folder has format 3, and this version reads and writes format 2",
-    ),
+    "no format": (("format",), ABSENT, "the folder has format 1, and this version reads formats 2 and 3"),
+    "the next format": (("format",), 4, "the folder has format 4, and this version reads formats 2 and 3"),
 }
 
 
@@ -253,7 +249,7 @@ def test_a_line_that_is_no_record_is_left_out_and_told(case: str, tmp_path: Path
     assert len(store.read(KEY)) == 5
     for code, said in looked_at(tmp_path / "results", tmp_path):
         assert code == 0, said
-        assert f"{path}: 1 of 6 records are torn or damaged and were left out" in said
+        assert f"{path}: 1 of 6 lines are torn or damaged and were left out" in said
     assert len(ResultStore(tmp_path / "merged", "g").read(KEY)) == 5
 
 
@@ -317,7 +313,7 @@ def test_a_checkpoint_with_another_header_is_set_aside(header: bytes, tmp_path: 
     checkpoints.folder.mkdir()
     path = checkpoints.folder / "a.checkpoint"
     path.write_bytes(_digest(header, b"\n", b"state") + header + b"\nstate")
-    with pytest.raises(Damaged, match=r"a\.checkpoint: a damaged checkpoint was set aside"):
+    with pytest.raises(DamagedCheckpoint, match=r"a\.checkpoint: a damaged checkpoint was set aside"):
         checkpoints.load("a")
     assert checkpoints.load("a") is None
 
@@ -399,7 +395,7 @@ def test_names_and_reasons_of_a_folder_do_not_reach_the_terminal(tmp_path: Path)
         assert "\\u001b[2J" in said or "page.html" in said
         assert not set(said) & CONTROL
     console = Console(file=io.StringIO(), width=200, color_system=None, force_terminal=True)
-    view = Watcher(ResultStore(hostile, "g")).look()
+    view = StatusReader(ResultStore(hostile, "g")).read()
     console.print(render(view, None, console.size))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert "\\u001b[2J" in shown

@@ -11,9 +11,9 @@ import pytest
 
 from tests.faults.conftest import Bench, listening
 from tools.loopback import processes, wait_for
-from tta_bench import ray_jobs, ray_runner
+from tta_bench.execution.ray import driver, jobs
 
-pytestmark = pytest.mark.usefixtures("_not_nice")
+pytestmark = [pytest.mark.usefixtures("_not_nice"), pytest.mark.slow]
 Tables = Callable[[Bench], str]
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 
@@ -28,7 +28,7 @@ def test_a_plugin_takes_nothing_with_it_but_its_own_cell(
     bench: Bench, undisturbed: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some raise, exit, run out of memory or kill their process, some of them just once."""
-    monkeypatch.setattr(ray_jobs, "MAX_DEATHS", 2)  # a new worker takes seconds to start
+    monkeypatch.setattr(jobs, "MAX_DEATHS", 2)  # a new worker takes seconds to start
     healed: list[Any] = [
         {"use": "drift", "name": f"{fault} once", "fault": fault, "at": 8, "once": str(bench.folder / fault)}
         for fault in ("killed", "vanish")
@@ -58,7 +58,7 @@ def test_a_plugin_takes_nothing_with_it_but_its_own_cell(
 
 def test_a_plugin_that_hangs_is_stopped(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """By an alarm, or, where none reaches it, with its worker."""
-    monkeypatch.setattr(ray_runner, "GRACE_SECONDS", 6.0)
+    monkeypatch.setattr(driver, "GRACE_SECONDS", 6.0)
     doomed = [{"use": "drift", "name": fault, "fault": fault, "at": 4} for fault in ("hang", "stuck")]
     bench.write(doomed, run={"engine": "ray", "workers": 2, "cell_minutes": 0.2})
     assert bench.here().returncode == 1
@@ -77,7 +77,7 @@ def test_a_run_is_stopped_loses_workers_is_killed_and_ends_well(bench: Bench, un
     os.killpg(first.pid, signal.SIGINT)
     _, errors = first.communicate(timeout=60)
     assert first.returncode == 130, errors
-    assert "the same command goes on" in errors
+    assert "run the same command again" in errors
     assert "Traceback" not in errors
     assert bench.files("checkpoints/*.checkpoint")
     wait_for(lambda: not processes(first.pid), 20)

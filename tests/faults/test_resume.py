@@ -11,12 +11,14 @@ from unittest.mock import MagicMock
 import pytest
 
 from tests.faults.conftest import benchmark
-from tta_bench import config, grid, registry
-from tta_bench.checkpoint import Checkpoints
-from tta_bench.exchange import Checkpoint, Delivery, Policy, Start
-from tta_bench.execute import Executor
+from tta_bench import config, grid
+from tta_bench.execution.executor import Executor
+from tta_bench.execution.messages import Delivery, RunPolicy, Start
+from tta_bench.execution.recorder import start_of
 from tta_bench.grid import Cell
-from tta_bench.resume import start_of
+from tta_bench.planning.sharing import resolve
+from tta_bench.plugins import registry
+from tta_bench.results.checkpoints import Checkpoint, Checkpoints
 
 Records = dict[tuple[str, int, str], dict[str, Any]]
 SHORT = {"corruptions": ["fog"], "batch_size": 4, "limit": 12}  # three batches, twice
@@ -42,7 +44,7 @@ class Disk:
     def start(self, cell: Cell) -> Start:
         found = self.checkpoints.load(cell.key)
         checkpoint = None if found is None else found[0]
-        start, self.records[cell.key] = start_of(cell, self.records.get(cell.key, []), checkpoint)
+        start, self.records[cell.key] = start_of(resolve(cell), self.records.get(cell.key, []), checkpoint)
         return replace(start, described=True)  # bytes are not what is tested here
 
     def take(self, deliveries: Iterator[Delivery]) -> None:
@@ -63,7 +65,7 @@ class Disk:
 
 def in_one_go(cells: Sequence[Cell], executor: Executor, folder: Path) -> Records:
     disk = Disk(folder)
-    disk.take(executor.run(cells, [disk.start(cell) for cell in cells]))
+    disk.take(executor.run([resolve(cell) for cell in cells], [disk.start(cell) for cell in cells]))
     return disk.numbers()
 
 
@@ -74,7 +76,11 @@ def in_pieces(cells: Sequence[Cell], executor: Executor, folder: Path, questions
     for _ in range(100):
         left = iter(range(questions))
         disk.take(
-            executor.run(cells, [disk.start(cell) for cell in cells], lambda i=left: next(i, None) is None)
+            executor.run(
+                [resolve(cell) for cell in cells],
+                [disk.start(cell) for cell in cells],
+                lambda i=left: next(i, None) is None,
+            )
         )
         if sum(map(len, disk.records.values())) == expected:
             return disk.numbers()
@@ -113,41 +119,41 @@ def test_cells_that_share_features_go_on_each_from_its_own_place(
 def test_a_long_domain_is_saved_inside(tmp_path: Path) -> None:
     """With no time between checkpoints there is one after every batch, but for what has no use for it."""
     cell, source = cells_of(["drift", "source"])
-    eager = Executor(Policy(checkpoint_seconds=0))
+    eager = Executor(RunPolicy(checkpoint_seconds=0))
     described = [Start(described=True)]
-    saved = [d.checkpoint for d in eager.run([cell], described) if d.checkpoint]
-    assert [(c.place, c.batch) for c in saved] == [
+    saved = [d.checkpoint for d in eager.run([resolve(cell)], described) if d.checkpoint]
+    assert [(c.position, c.batch) for c in saved] == [
         (place, batch) for place in range(4) for batch in ((0, 1, 2) if place else (1, 2))
     ]
-    lazy = Executor(Policy(checkpoint_seconds=1e9))
-    assert [d.checkpoint.batch for d in lazy.run([cell], described) if d.checkpoint] == [0, 0, 0]
-    assert not [d for d in lazy.run([source], described) if d.checkpoint], "it remembers nothing"
+    lazy = Executor(RunPolicy(checkpoint_seconds=1e9))
+    assert [d.checkpoint.batch for d in lazy.run([resolve(cell)], described) if d.checkpoint] == [0, 0, 0]
+    assert not [d for d in lazy.run([resolve(source)], described) if d.checkpoint], "it remembers nothing"
 
 
 def test_any_checkpoint_leads_to_the_same_end(tmp_path: Path) -> None:
     """Not only the last one: a crash may come at any time after any of them."""
     (cell,) = cells_of(["drift"])
-    eager = Executor(Policy(checkpoint_seconds=0))
-    deliveries = list(eager.run([cell], [Start(described=True)]))
+    eager = Executor(RunPolicy(checkpoint_seconds=0))
+    deliveries = list(eager.run([resolve(cell)], [Start(described=True)]))
     records = [record for delivery in deliveries for record in delivery.records]
     for i, checkpoint in [(i, d.checkpoint) for i, d in enumerate(deliveries) if d.checkpoint]:
         before = [record for delivery in deliveries[: i + 1] for record in delivery.records]
-        start, kept = start_of(cell, before, checkpoint)
-        rest = [r for d in eager.run([cell], [replace(start, described=True)]) for r in d.records]
+        start, kept = start_of(resolve(cell), before, checkpoint)
+        rest = [r for d in eager.run([resolve(cell)], [replace(start, described=True)]) for r in d.records]
         assert [r | {"seconds": 0} for r in kept + rest] == [r | {"seconds": 0} for r in records]
 
 
 def test_a_method_without_a_state_of_its_own_starts_over(executor: Executor, tmp_path: Path) -> None:
     (cell,) = cells_of(["unsaved"])
-    deliveries = list(executor.run([cell], [Start(described=True)]))
+    deliveries = list(executor.run([resolve(cell)], [Start(described=True)]))
     assert not any(delivery.checkpoint for delivery in deliveries)
-    start, kept = start_of(cell, deliveries[1].records, None)
+    start, kept = start_of(resolve(cell), deliveries[1].records, None)
     assert (start, kept) == (Start(), [])
 
 
 def test_a_state_that_is_no_plain_data_is_told_at_once(executor: Executor) -> None:
     (cell,) = cells_of(["unsavable"])
-    _, delivery = executor.run([cell], [Start(described=True)])
+    _, delivery = executor.run([resolve(cell)], [Start(described=True)])
     assert delivery.records[0]["status"] == "failed"
     assert (
         "state['method']['model']: a ResNetModel is neither a tensor nor plain data"
@@ -162,12 +168,12 @@ def test_records_beyond_the_checkpoint_and_a_checkpoint_beyond_the_records(tmp_p
         {"status": "ok", "code": cell.code, "round": r, "corruption": c, "severity": 5} for r, c in places
     ]
     checkpoint = Checkpoint(cell.key, 2, 0, b"")
-    start, kept = start_of(cell, records[:3], checkpoint)
+    start, kept = start_of(resolve(cell), records[:3], checkpoint)
     assert start == Start(frozenset({0, 1}), checkpoint)
     assert kept == records[:2], "the record after the checkpoint has no state"
-    start, kept = start_of(cell, [records[0], *records[2:]], checkpoint)
+    start, kept = start_of(resolve(cell), [records[0], *records[2:]], checkpoint)
     assert (start, kept) == (Start(), []), "a record was damaged: its state is gone with it"
-    start, kept = start_of(cell, records, None)
+    start, kept = start_of(resolve(cell), records, None)
     assert (start.finished, kept) == ({0, 1, 2, 3}, records), "done, while its neighbours are not"
 
 
@@ -178,10 +184,10 @@ def test_what_forgets_goes_on_at_any_missing_domain(tmp_path: Path) -> None:
         for name in ("gaussian_noise", "fog")
         for round in (1, 2)
     ]
-    start, kept = start_of(cell, records[2:], None)
+    start, kept = start_of(resolve(cell), records[2:], None)
     assert start.finished == {1}
     assert kept == records[2:]
-    start, kept = start_of(cell, records[:3], None)
+    start, kept = start_of(resolve(cell), records[:3], None)
     assert start.finished == {0}, "of fog, one round is missing"
     assert kept == records[:2]
 
@@ -192,7 +198,9 @@ def test_a_run_that_dies_while_it_writes_a_checkpoint_has_the_last_one(
     checkpoints = Checkpoints(tmp_path)
     checkpoints.save(Checkpoint("key", 3, 0, b"old"))
     with monkeypatch.context() as patched:
-        patched.setattr("tta_bench.checkpoint.write_atomically", MagicMock(side_effect=KeyboardInterrupt))
+        patched.setattr(
+            "tta_bench.results.checkpoints.write_atomically", MagicMock(side_effect=KeyboardInterrupt)
+        )
         with pytest.raises(KeyboardInterrupt):
             checkpoints.save(Checkpoint("key", 4, 0, b"new"))
     assert checkpoints.load("key") == (Checkpoint("key", 3, 0, b"old"), [])

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from tests.faults.conftest import Bench
-from tta_bench import calibration, reference, tree
-from tta_bench.checkpoint import Checkpoints, Damaged
 from tta_bench.errors import UserError
-from tta_bench.exchange import Checkpoint
+from tta_bench.execution import calibration
+from tta_bench.results import codec
+from tta_bench.results.checkpoints import Checkpoint, Checkpoints, DamagedCheckpoint
+from tta_bench.tables import reference
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = [
@@ -121,13 +122,13 @@ def raw(tensor: torch.Tensor) -> bytes:
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(state=TREES)
 def test_any_state_comes_back_as_it_was(state: Any) -> None:
-    assert same(tree.decode(tree.encode(state)), state)
+    assert same(codec.decode(codec.encode(state)), state)
 
 
 def test_tensors_that_share_memory_are_saved_apart() -> None:
     whole = torch.arange(6.0)
     state = {"whole": whole, "part": whole[2:4], "again": [whole, torch.nn.Parameter(whole)]}
-    found = tree.decode(tree.encode(state))
+    found = codec.decode(codec.encode(state))
     assert found["part"].tolist() == [2, 3]
     assert found["again"][1].tolist() == whole.tolist()
     found["whole"][2] = 9
@@ -137,18 +138,18 @@ def test_tensors_that_share_memory_are_saved_apart() -> None:
 @pytest.mark.parametrize("thing", [object(), {1, 2}, print, np.array([print]), torch.nn.Linear(1, 1)])
 def test_what_is_neither_tensor_nor_plain_data_is_refused(thing: Any) -> None:
     with pytest.raises(TypeError, match=r"state\['deep'\]\[1\]: "):
-        tree.encode({"deep": [0, thing]})
+        codec.encode({"deep": [0, thing]})
 
 
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(noise=st.binary(max_size=200), cut=st.integers(0, 400), flip=st.integers(0, 3000))
 def test_damaged_bytes_are_noticed_and_never_run(noise: bytes, cut: int, flip: int) -> None:
-    good = tree.encode({"a": torch.arange(9), "b": [1, "x", None]})
+    good = codec.encode({"a": torch.arange(9), "b": [1, "x", None]})
     flipped = bytearray(good)
     flipped[flip // 8 % len(good)] ^= 1 << flip % 8
     for bad in (noise, good[: cut % len(good)], good + noise, bytes(flipped)):
-        with suppress(tree.BadTree):  # a flip in a number is not seen here, but by the file's digest
-            tree.decode(bad)
+        with suppress(codec.BadEncoding):  # a flip in a number is not seen here, but by the file's digest
+            codec.decode(bad)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)
@@ -159,12 +160,12 @@ def test_any_flipped_bit_of_a_checkpoint_is_noticed(
     folder = tmp_path_factory.getbasetemp() / "flipped"
     folder.mkdir(exist_ok=True)
     checkpoints = Checkpoints(folder)
-    checkpoints.save(Checkpoint("key", 3, 1, tree.encode({"a": torch.arange(5)})))
+    checkpoints.save(Checkpoint("key", 3, 1, codec.encode({"a": torch.arange(5)})))
     path = folder / "checkpoints" / "key.checkpoint"
     content = bytearray(path.read_bytes())
     content[flip // 8 % len(content)] ^= 1 << flip % 8
     path.write_bytes(content)
-    with pytest.raises(Damaged, match="set aside"):
+    with pytest.raises(DamagedCheckpoint, match="set aside"):
         checkpoints.load("key")
     assert checkpoints.load("key") is None
 
@@ -173,7 +174,7 @@ def test_a_checkpoint_under_anothers_name_is_not_taken(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     checkpoints.save(Checkpoint("mine", 3, 1, b""))
     (tmp_path / "checkpoints" / "mine.checkpoint").rename(tmp_path / "checkpoints" / "yours.checkpoint")
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedCheckpoint):
         checkpoints.load("yours")
 
 

@@ -8,7 +8,7 @@ try:
     from tta_bench.cli import grids, plugins, results  # each adds its commands to the app
     from tta_bench.cli.app import app
     from tta_bench.errors import UserError
-    from tta_bench.interrupt import EXIT_CODE, Stop
+    from tta_bench.execution.interrupt import EXIT_CODE, Stop
     from tta_bench.terminal import say
 except KeyboardInterrupt:  # Ctrl-C while the program itself is being imported
     sys.exit(130)
@@ -17,7 +17,7 @@ __all__ = ["app", "grids", "main", "plugins", "results"]
 
 
 def main() -> None:
-    """Entry point: a user's mistake ends with a message and 2, Ctrl-C with 130, never with a traceback."""
+    """Entry point: a user's error prints a message and exits with 2, Ctrl-C with 130; no traceback."""
     with Stop():
         try:
             app()

@@ -1,4 +1,4 @@
-"""The program without its commands."""
+"""The command-line program; the commands are added by other modules."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version and exit")
     ] = False,
 ) -> None:
     pass

@@ -1,4 +1,4 @@
-"""Commands about a benchmark file: run it, tune it, tell what it would do."""
+"""Commands on a benchmark file: run, tune, plan and validate it."""
 
 from __future__ import annotations
 
@@ -8,50 +8,40 @@ from typing import Annotated
 
 import typer
 
+from tta_bench.cli import options
 from tta_bench.cli.app import app
 from tta_bench.cli.inputs import grid_of, narrowed, show
-from tta_bench.cli.options import (
-    AsJson,
-    Device,
-    Engine,
-    File,
-    Limit,
-    Micro,
-    Only,
-    Override,
-    Presets,
-    RayAddress,
-    Results,
-    Workers,
-)
 from tta_bench.errors import UserError
 from tta_bench.terminal import say
 
 
 @app.command()
 def run(
-    file: File,
-    results: Results = Path("results"),
-    engine: Engine = None,
-    workers: Workers = None,
-    device: Device = None,
-    only: Only = None,
-    limit: Limit = None,
-    override: Override = None,
-    micro: Micro = False,
+    file: options.File,
+    results: options.Results = Path("results"),
+    engine: options.Engine = None,
+    workers: options.Workers = None,
+    device: options.Device = None,
+    only: options.Only = None,
+    limit: options.Limit = None,
+    override: options.Override = None,
+    micro: options.Micro = False,
     overwrite: Annotated[
-        str, typer.Option(help="what to compute again: missing (nothing), failed, all")
+        str, typer.Option(help="which cells to compute again: missing (none), failed or all")
     ] = "missing",
-    ray_address: RayAddress = None,
-    presets: Presets = None,
+    ray_address: options.RayAddress = None,
+    presets: options.Presets = None,
     keep_stale: Annotated[
-        bool, typer.Option("--keep-stale", help="keep finished cells that were computed by other plugin code")
+        bool,
+        typer.Option(
+            "--keep-stale", help="keep finished cells although the code of their plugins has changed"
+        ),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="no progress")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="do not print progress")] = False,
 ) -> None:
-    """Run the cells of FILE that have no result yet; a killed run goes on where it stopped."""
-    from tta_bench import run as running
-    from tta_bench.progress import Progress
+    """Run the cells of FILE that have no result yet. An interrupted run continues where it stopped."""
+    from tta_bench.execution import run as running
+    from tta_bench.execution.progress import RunProgress
 
     if overwrite not in running.OVERWRITE:
         raise UserError(f"--overwrite {overwrite}: unknown. Use one of {', '.join(running.OVERWRITE)}.")
@@ -60,76 +50,89 @@ def run(
     runner = running.make_runner(
         engine or section.engine, workers or section.workers, running.policy(section, device), ray_address
     )
-    progress = Progress(quiet)
+    progress = RunProgress(quiet)
     try:
         summary = running.run(
             benchmark.name, cells, runner, results, overwrite, progress, narrowed(cells, only), keep_stale
         )
     except KeyboardInterrupt:
-        progress.note("Stopped. What is recorded is kept; the same command goes on from there.")
+        progress.note("Stopped. All records are kept; run the same command again to continue.")
         raise typer.Exit(130) from None
     states = ", ".join(f"{count} {state}" for state, count in sorted(summary.states.items()))
     ran = f"ran {summary.ran}" if summary.ran else "nothing left to run"
     progress.note(f"{benchmark.name}: {ran}; {states}. Results in {summary.folder}.")
-    if summary.failed:
-        progress.note("Some cells failed: `tta-bench status` says why, --overwrite failed retries.")
+    if "failed" in summary.states:
+        progress.note(
+            "Some cells failed. `tta-bench status` shows why; `--overwrite failed` runs them again."
+        )
         raise typer.Exit(1)
 
 
 @app.command()
 def tune(
-    file: File,
-    results: Results = Path("results"),
+    file: options.File,
+    results: options.Results = Path("results"),
     output: Annotated[
         Path, typer.Option("--output", help="presets file to write, for `run --presets`")
     ] = Path("presets.yaml"),
     budget: Annotated[
         int | None,
-        typer.Option(min=1, help="images forward for each method on each model; one backward is two"),
+        typer.Option(
+            min=1,
+            help="forward passes (in images) for each method on each model; a backward pass counts as two",
+        ),
     ] = None,
-    workers: Workers = None,
-    only: Only = None,
-    override: Override = None,
-    ray_address: RayAddress = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="no progress")] = False,
+    workers: options.Workers = None,
+    only: options.Only = None,
+    override: options.Override = None,
+    ray_address: options.RayAddress = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="do not print progress")] = False,
 ) -> None:
-    """Search the methods' parameters on held-out corruptions, the same budget each; killed, it goes on."""
+    """Search the methods' parameters on held-out corruptions, with the same budget for each method.
+
+    An interrupted search continues where it stopped.
+    """
     from tta_bench import config
     from tta_bench.tune import command
 
     benchmark = config.load(file, override or [])
-    request = command.Request(
+    request = command.TuneRequest(
         benchmark, str(file), results, output, budget, workers, ray_address, only or [], quiet
     )
     try:
         say(command.run(request))
     except KeyboardInterrupt:
-        say("Stopped. What was tried is kept; the same command goes on from there.", error=True)
+        say("Stopped. All finished trials are kept; run the same command again to continue.", error=True)
         raise typer.Exit(130) from None
     say(f"Presets in {output}.", error=True)
 
 
 @app.command()
 def plan(
-    file: File,
-    override: Override = None,
-    limit: Limit = None,
-    only: Only = None,
-    micro: Micro = False,
-    as_json: AsJson = False,
+    file: options.File,
+    override: options.Override = None,
+    limit: options.Limit = None,
+    only: options.Only = None,
+    micro: options.Micro = False,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Print what a run of FILE would do: cells, shared passes, memory; no data is needed."""
-    from tta_bench.planning import describe
+    """Print what a run of FILE would do: cells, shared passes, memory. No data is needed."""
+    from tta_bench.planning.estimate import describe
 
     benchmark, cells = grid_of(file, override, limit, micro)
     show(describe(benchmark.name, narrowed(cells, only)), as_json)
 
 
 @app.command()
-def validate(file: File, override: Override = None, micro: Micro = False, as_json: AsJson = False) -> None:
-    """Check FILE, its plugins, models and data; print every problem at once."""
-    from tta_bench.cautions import cautions
-    from tta_bench.run import check_inputs
+def validate(
+    file: options.File,
+    override: options.Override = None,
+    micro: options.Micro = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Check FILE, its plugins, models and data, and print all problems together."""
+    from tta_bench.execution.run import check_inputs
+    from tta_bench.planning.cautions import cautions
 
     benchmark, cells = grid_of(file, override, None, micro, fetch=True)
     data = check_inputs(cells)

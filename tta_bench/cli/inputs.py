@@ -1,10 +1,12 @@
-"""From arguments to what commands work on, and from what they found to the screen."""
+"""Turn arguments into what commands work on, and print what they found."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 from typing import Any
+
+import typer
 
 from tta_bench.errors import UserError
 from tta_bench.terminal import say
@@ -18,9 +20,9 @@ def grid_of(
     fetch: bool = False,
     presets: Path | None = None,
 ) -> tuple[Any, Any]:
-    """The benchmark of a file, as the flags change it, and its cells; `fetch` downloads weights."""
+    """The benchmark of a file after the options were applied, and its cells; `fetch` downloads weights."""
     from tta_bench import config, grid
-    from tta_bench.micro import shrunk
+    from tta_bench.config.smoke import shrunk
 
     overrides = list(override or [])
     if limit is not None:
@@ -32,13 +34,13 @@ def grid_of(
         from tta_bench.tune.presets_file import applied
 
         benchmark = applied(benchmark, presets)
-    if fetch:  # before keys are made of their hashes
+    if fetch:  # cell keys contain the hashes of the weights
         config.fetch(benchmark)
     return benchmark, grid.expand(benchmark, str(file))
 
 
 def narrowed(cells: Any, only: list[str] | None) -> Any:
-    """The cells that fit --only."""
+    """The cells that match --only."""
     from tta_bench import grid
 
     return grid.only(cells, only or [])
@@ -51,27 +53,26 @@ def frame_of(
     override: list[str] | None = None,
     earlier: bool = False,
 ) -> Any:
-    """The records of benchmarks, or what a file makes known before there are any."""
-    from tta_bench import frame
+    """The records of benchmarks, or with `plan` what is known before a run."""
+    from tta_bench.tables import frame
 
     if plan is None:
-        stores = [store_of(results, name) for name in names] if names else [store_of(results, None)]
+        stores = [store_of(results, name) for name in names or (None,)]
         loaded = frame.load(*stores, earlier=earlier)
-        tell_damage(stores)
-        if not earlier:
-            tell_earlier(stores)
+        tell_omissions(stores, earlier)
         return loaded
-    from tta_bench.forecast import forecast
+    from tta_bench.tables.forecast import forecast
 
     return forecast(grid_of(plan, override)[1])
 
 
 def store_of(results: Path, name: str | None) -> Any:
-    from tta_bench.store import ResultStore, benchmarks
+    from tta_bench.results.manifest import benchmarks
+    from tta_bench.results.store import ResultStore
 
     found = benchmarks(results)
     if not found:
-        raise UserError(f"{results}: no results here. Run `tta-bench run FILE` first, or --results DIR.")
+        raise UserError(f"{results}: no results here. Run `tta-bench run FILE` first, or set --results DIR.")
     if name is not None and name not in found:
         raise UserError(f'{results}: no benchmark "{name}". There: {", ".join(found)}.')
     if name is None and len(found) > 1:
@@ -79,22 +80,19 @@ def store_of(results: Path, name: str | None) -> Any:
     return ResultStore(results, name or found[0])
 
 
-def tell_damage(stores: Any) -> None:
-    """Name the files of which records were left out when they were read."""
-    for store in stores:
-        for note in store.damage.values():
-            say(note, error=True)
-
-
-def tell_earlier(stores: Any) -> None:
-    """Say that there are complete cells of runs before the last, which had another protocol."""
-    for store in stores:
+def tell_omissions(stores: Any, earlier: bool = False) -> None:
+    """Print which files are damaged, and unless they are shown, how many cells earlier runs completed."""
+    for note in [note for store in stores for note in store.damage.values()]:
+        say(note, error=True)
+    for store in () if earlier else stores:
         if found := store.earlier():
             rounds = ", ".join(map(str, sorted({cell["rounds"] for cell in found})))
             text = f"{len(found)} complete cells of earlier runs (rounds: {rounds}) are not shown"
             say(f"{store.folder}: {text}; see them with `tta-bench table --earlier`.", error=True)
 
 
-def show(found: Any, as_json: bool) -> None:
-    """Print a description: its JSON for machines, its text for people."""
+def show(found: Any, as_json: bool, failed: bool = False) -> None:
+    """Print a description as text, or as JSON; exit with 1 if a check has failed."""
     say(json.dumps(found.data) if as_json else found.text)
+    if failed:
+        raise typer.Exit(1)

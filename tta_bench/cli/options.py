@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
@@ -8,34 +8,54 @@ from typing import Annotated
 import typer
 
 File = Annotated[Path, typer.Argument(help="benchmark file, e.g. benchmark.yaml")]
-Results = Annotated[Path, typer.Option("--results", help="folder of results")]
+Results = Annotated[Path, typer.Option("--results", help="results folder")]
 Override = Annotated[
-    list[str] | None, typer.Option("-o", "--override", help="path=value, e.g. stream.rounds=2")
+    list[str] | None,
+    typer.Option(
+        "-o",
+        "--override",
+        help="set a value of the benchmark file: path=value, e.g. stream.rounds=2",
+    ),
 ]
 Only = Annotated[
     list[str] | None,
     typer.Option(
         "--only",
-        help="keep matching cells: method=tent, model=vit*, bits=W8A8, seed=1; one key twice means either",
+        help="only matching cells: method=tent, model=vit*, bits=W8A8, seed=1; repeat to combine: "
+        "different keys must all match, of the same key any value may",
     ),
 ]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="images a domain")]
-Engine = Annotated[str | None, typer.Option("--engine", help="ray or local")]
-Workers = Annotated[int | None, typer.Option("--workers", min=1, help="worker processes")]
-Device = Annotated[str | None, typer.Option("--device", help="auto (GPUs where there are some), cpu or cuda")]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
-Name = Annotated[str | None, typer.Option("--name", help="which benchmark of the results folder")]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="images per domain")]
+Engine = Annotated[
+    str | None, typer.Option("--engine", help="ray (worker processes) or local (this process)")
+]
+Workers = Annotated[int | None, typer.Option("--workers", min=1, help="number of worker processes")]
+Device = Annotated[str | None, typer.Option("--device", help="auto (GPUs if there are any), cpu or cuda")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON instead of text")]
+Name = Annotated[
+    str | None, typer.Option("--name", help="benchmark in the results folder; default: the last run")
+]
 Names = Annotated[
-    list[str] | None, typer.Option("--name", help="which benchmark of the results folder; several: together")
+    list[str] | None,
+    typer.Option("--name", help="benchmark in the results folder; default: the last run; repeat to combine"),
 ]
 Micro = Annotated[
-    bool, typer.Option("--micro", help="smoke run: embedded images and networks in place of the file's")
+    bool,
+    typer.Option("--micro", help="smoke run: small built-in images and networks replace those of the file"),
 ]
-RayAddress = Annotated[str | None, typer.Option(help="join this Ray cluster instead of starting one")]
+RayAddress = Annotated[
+    str | None, typer.Option(help="address of a running Ray cluster; default: start Ray on this machine")
+]
 Presets = Annotated[
-    Path | None, typer.Option("--presets", help="what `tta-bench tune` has found; what FILE says itself wins")
+    Path | None,
+    typer.Option("--presets", help="presets file from `tta-bench tune`; values in FILE take precedence"),
 ]
 Planned = Annotated[
-    Path | None, typer.Option("--plan", help="benchmark file: what is known of it before any run")
+    Path | None, typer.Option("--plan", help="benchmark file: show what is known before any run")
 ]
-Round = Annotated[int | None, typer.Option(help="which round, where one is shown; default: the last")]
+AllowMixed = Annotated[
+    bool, typer.Option(help="put records of different protocols or versions into one table")
+]
+BitsOfBoth = Annotated[str | None, typer.Option(help="bit-widths of weights and activations, e.g. W8A8")]
+SetData = Annotated[list[str] | None, typer.Option("--set-data", help="data parameter, e.g. root=PATH")]
+Round = Annotated[int | None, typer.Option(help="round to show; default: the last")]

@@ -1,4 +1,4 @@
-"""Commands about a results folder: look at it, join it with others."""
+"""Commands on a results folder: show, verify and merge results."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from tta_bench.cli.app import app
-from tta_bench.cli.inputs import frame_of, show, store_of, tell_damage, tell_earlier
-from tta_bench.cli.options import AsJson, Device, Name, Names, Override, Planned, Results, Round
+from tta_bench.cli.inputs import frame_of, show, store_of, tell_omissions
+from tta_bench.cli.options import AllowMixed, AsJson, Device, Name, Names, Override, Planned, Results, Round
 from tta_bench.terminal import say
 
 
@@ -22,29 +22,27 @@ def table(
         typer.Option(
             help="per-corruption, long-term, cost, pairs, gap, ablation, sweep, bank, datasets, "
             "reset-vs-continual; "
-            "`all` prints the first three"
+            "all (the first three)"
         ),
     ] = "all",
     format: Annotated[
         str, typer.Option("--format", help="text, latex (or tex), longtable, markdown, csv, json or html")
     ] = "text",
     round: Round = None,
-    parameter: Annotated[str | None, typer.Option(help="of a sweep, if several parameters vary")] = None,
+    parameter: Annotated[str | None, typer.Option(help="parameter of a sweep, if several vary")] = None,
     reference: Annotated[
-        str | None, typer.Option(help="add the published rows, e.g. zoa-mm25, in italics")
+        str | None, typer.Option(help="add published rows in italics, e.g. zoa-mm25")
     ] = None,
     plan: Planned = None,
     override: Override = None,
-    allow_mixed: Annotated[
-        bool, typer.Option(help="tabulate records of different protocols or versions together")
-    ] = False,
+    allow_mixed: AllowMixed = False,
     earlier: Annotated[
-        bool, typer.Option("--earlier", help="complete cells of runs before the last, instead of its own")
+        bool, typer.Option("--earlier", help="show complete cells of earlier runs instead of the last run")
     ] = False,
 ) -> None:
-    """Print the tables of a results folder, or what --plan FILE makes known of them beforehand."""
-    from tta_bench.render import render
-    from tta_bench.table import build
+    """Print the tables of a results folder, or with --plan FILE what is known of them before a run."""
+    from tta_bench.tables.build import build
+    from tta_bench.tables.render import render
 
     loaded = frame_of(results, name, plan, override, earlier)
     options: list[tuple[str, int | None]] = [(layout, round)]
@@ -61,21 +59,21 @@ def table(
 def compare(
     results: Results = Path("results"),
     name: Names = None,
-    reference: Annotated[str, typer.Option(help="which published numbers")] = "zoa-mm25",
-    table: Annotated[str, typer.Option(help="of which of their tables, e.g. tab:cost")] = "*",
-    points: Annotated[float, typer.Option(min=0, help="tolerance of an accuracy, in points")] = 0.5,
-    percent: Annotated[float, typer.Option(min=0, help="tolerance of all else, in percent")] = 3.0,
+    reference: Annotated[str, typer.Option(help="published numbers to compare with")] = "zoa-mm25",
+    table: Annotated[str, typer.Option(help="only this published table, e.g. tab:cost")] = "*",
+    points: Annotated[float, typer.Option(min=0, help="tolerance for accuracies, in points")] = 0.5,
+    percent: Annotated[float, typer.Option(min=0, help="tolerance for all other numbers, in percent")] = 3.0,
     plan: Planned = None,
     override: Override = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print our numbers beside the published ones, with a verdict for each."""
-    from tta_bench import compare as comparing
-    from tta_bench.reference import load
+    """Compare the results with published numbers and print a verdict for each."""
+    from tta_bench.tables import compare as comparing
+    from tta_bench.tables.reference import load
 
     tolerance, published = comparing.Tolerance(points, percent), load(reference)
     found = comparing.compare(frame_of(results, name, plan, override), published, tolerance, table)
-    show(comparing.describe(found, published, tolerance), as_json)
+    show(comparing.summarize(found, published, tolerance), as_json)
 
 
 @app.command()
@@ -87,10 +85,10 @@ def figure(
     results: Results = Path("results"),
     name: Names = None,
     round: Annotated[
-        int | None, typer.Option(help="which round; default: the last, of an online curve the first")
+        int | None, typer.Option(help="round to draw; default: the last (online: the first)")
     ] = None,
 ) -> None:
-    """Draw a figure of a results folder."""
+    """Draw a figure from a results folder."""
     from tta_bench.figures import draw
 
     path = output or Path(f"{figure}.pdf")
@@ -103,18 +101,15 @@ def report(
     results: Results = Path("results"),
     name: Names = None,
     output: Annotated[Path, typer.Option("--output", help="file to write")] = Path("report.html"),
-    reference: Annotated[str, typer.Option(help="which published numbers to show")] = "zoa-mm25",
-    allow_mixed: Annotated[
-        bool, typer.Option(help="show records of different protocols or versions together")
-    ] = False,
+    reference: Annotated[str, typer.Option(help="published numbers to show")] = "zoa-mm25",
+    allow_mixed: AllowMixed = False,
 ) -> None:
-    """Write one HTML page about a results folder: leaderboard, charts, provenance; it opens offline."""
+    """Write an HTML page with leaderboard, charts and provenance of a results folder. It opens offline."""
     from tta_bench.report import gather, write
 
-    stores = [store_of(results, each) for each in name] if name else [store_of(results, None)]
+    stores = [store_of(results, each) for each in name or (None,)]
     page = gather(stores, reference, allow_mixed)
-    tell_damage(stores)
-    tell_earlier(stores)
+    tell_omissions(stores)
     size = write(page, output)
     say(f"{output}: {size / 2**20:.1f} MiB")
 
@@ -124,24 +119,23 @@ def status(
     results: Results = Path("results"),
     name: Name = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="a live view, until all cells are over or Ctrl-C")
+        bool, typer.Option("--watch", help="live view until all cells have ended, or Ctrl-C")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show how far the cells of a results folder are, and why any failed."""
+    """Show the progress of the cells of a results folder, and why any failed."""
     if watch:
         from rich.console import Console
 
-        from tta_bench import watch as watching
+        from tta_bench.results import watch as watching
 
         watching.watch(store_of(results, name), Console())
         return
-    from tta_bench.status import describe
+    from tta_bench.results.status import describe
 
     store = store_of(results, name)
     found = describe(store)
-    tell_damage([store])
-    tell_earlier([store])
+    tell_omissions([store])
     show(found, as_json)
 
 
@@ -149,32 +143,31 @@ def status(
 def verify(
     results: Results = Path("results"),
     name: Name = None,
-    cells: Annotated[int, typer.Option("--cells", min=1, help="how many random finished cells")] = 5,
-    seed: Annotated[int, typer.Option("--seed", help="of the random choice")] = 0,
+    cells: Annotated[int, typer.Option("--cells", min=1, help="number of random finished cells")] = 5,
+    seed: Annotated[int, typer.Option("--seed", help="seed of the random choice")] = 0,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compute random domains of a results folder again, alone and unshared, and compare; 1 if any differs.
+    """Compute random domains of a results folder again, without sharing, and compare the numbers.
 
-    A method that remembers earlier domains is computed from the start of its stream up to the chosen domain.
+    A method with state across domains is run from the start of its stream up to the chosen domain.
+    The exit code is 1 if any number differs.
     """
-    from tta_bench.progress import Progress
-    from tta_bench.verify import verify
+    from tta_bench.checks.recomputation import verify
+    from tta_bench.execution.progress import RunProgress
 
-    found = verify(store_of(results, name), cells, seed, device or "auto", Progress(quiet=as_json))
-    show(found, as_json)
-    if found.data["differ"]:
-        raise typer.Exit(1)
+    found = verify(store_of(results, name), cells, seed, device or "auto", RunProgress(quiet=as_json))
+    show(found, as_json, failed=bool(found.data["differ"]))
 
 
 @app.command()
 def merge(
-    sources: Annotated[list[Path], typer.Argument(help="folders of results, e.g. of several machines")],
-    into: Annotated[Path, typer.Option("--into", help="folder of results to join them in, new or not")],
+    sources: Annotated[list[Path], typer.Argument(help="results folders, e.g. of several machines")],
+    into: Annotated[Path, typer.Option("--into", help="results folder to merge them into, new or existing")],
     name: Annotated[str | None, typer.Option("--name", help="only this benchmark; default: all")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Join results folders; a cell that has different numbers in two of them is refused by name."""
-    from tta_bench import merge as merging
+    """Merge results folders. A cell with different numbers in two folders is an error that names the cell."""
+    from tta_bench.results import merge as merging
 
     show(merging.merge(sources, into, name), as_json)

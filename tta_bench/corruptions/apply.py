@@ -1,4 +1,4 @@
-"""Corrupt images so that a result depends on that image alone, not on limit, order or worker."""
+"""Corrupt images so that a result depends only on the image, not on limit, order or worker."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import numpy as np
 from tta_bench.errors import UserError
 
 if TYPE_CHECKING:
-    from tta_bench.api import CorruptionFunction  # at run time this would import torch
+    from tta_bench.api import CorruptionFunction  # avoids importing torch at run time
 
 
 class BadCorruption(UserError):
-    """A corruption that returned something else than an image like the one it was given."""
+    """A corruption did not return an image of the same shape and type."""
 
 
 def rng_of(seed: int, name: str, severity: int, image_id: int) -> np.random.Generator:
-    """The generator of one image under one corruption."""
+    """The random generator for one image and one corruption."""
     digest = hashlib.sha256(f"{seed}/{name}/{severity}/{image_id}".encode()).digest()
     return np.random.default_rng(np.frombuffer(digest, "<u4"))
 
@@ -33,21 +33,14 @@ def corrupt(
     severity: int,
     seed: int,
 ) -> Iterator[np.ndarray]:
-    """Each uint8 HWC image, corrupted, one after the other."""
+    """Each uint8 HWC image, corrupted, one after the other; the function gets a copy of the clean image."""
     for image, image_id in zip(images, ids, strict=True):
-        yield corrupt_image(image, int(image_id), name, function, severity, seed)
-
-
-def corrupt_image(
-    image: np.ndarray, image_id: int, name: str, function: CorruptionFunction, severity: int, seed: int
-) -> np.ndarray:
-    """One uint8 HWC image, corrupted; the function gets a copy, so that it cannot change the clean image."""
-    result = function(image.copy(), severity, rng_of(seed, name, severity, image_id))
-    return checked(result, name, image.shape)
+        result = function(image.copy(), severity, rng_of(seed, name, severity, int(image_id)))
+        yield checked(result, name, image.shape)
 
 
 def checked(result: object, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """What a corruption returned, if it is a uint8 image of this shape."""
+    """The result of a corruption, checked to be a uint8 image of this shape."""
     if isinstance(result, np.ndarray) and result.dtype == np.uint8 and result.shape == shape:
         return result
     if isinstance(result, np.ndarray):

@@ -1,4 +1,4 @@
-"""What the built-in corruptions do to images, in figures: `tta-bench check` compares against them.
+"""Mean and PSNR of the built-in corruptions; `tta-bench check` compares against them.
 
 The figures are those of this implementation. Where the published constants do not make an image worse from
 one severity to the next, the step is listed in `NOT_STRONGER`.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 SEVERITIES = range(1, 6)
 COUNTS = {32: 64, 224: 4}  # side in pixels: how many test images of CIFAR-10, enlarged if need be
-MEAN_LEVELS = 1.0  # half the width of the band around a stated mean
-PSNR_DB = 0.25  # and around a stated PSNR
+MEAN_LEVELS = 1.0  # half the width of the band around a recorded mean
+PSNR_DB = 0.25  # half the width of the band around a recorded PSNR
 
 Figures = tuple[float, float]  # change of the mean in grey levels, PSNR in dB over all images
 
@@ -19,7 +19,7 @@ NOT_STRONGER: dict[tuple[str, int], tuple[int, ...]] = {
     ("glass_blur", 224): (1, 3),  # fewer passes, though each goes farther
     ("motion_blur", 32): (3,),  # the same sigma, only its tail is longer
     ("frost", 32): (3, 4),  # the shares of image and frost sum up to less
-    ("frost", 224): (3,),  # so they do
+    ("frost", 224): (3,),  # the same
     ("fog", 224): (3, 4),  # the fog gets rougher, and about as bright
     ("elastic_transform", 32): (1, 2, 3, 4),  # the affine part shrinks all the way
     ("elastic_transform", 224): (2, 4),  # it shrinks to a tenth, then stays

@@ -18,20 +18,8 @@ CONTRAST = Constants(small=(0.75, 0.5, 0.4, 0.3, 0.15), large=(0.4, 0.3, 0.2, 0.
 # shift, its smoothness, corners' jitter; in units of the image side (244 is in the published code)
 ELASTIC_UNIT_PIXELS = Constants(small=(32,) * 5, large=(244,) * 5)
 ELASTIC = Constants(
-    small=(
-        (0, 0, 0.08),
-        (0.05, 0.2, 0.07),
-        (0.08, 0.06, 0.06),
-        (0.1, 0.04, 0.05),
-        (0.1, 0.03, 0.03),
-    ),
-    large=(
-        (2, 0.7, 0.1),
-        (2, 0.08, 0.2),
-        (0.05, 0.01, 0.02),
-        (0.07, 0.01, 0.02),
-        (0.12, 0.01, 0.02),
-    ),
+    small=((0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03)),
+    large=((2, 0.7, 0.1), (2, 0.08, 0.2), (0.05, 0.01, 0.02), (0.07, 0.01, 0.02), (0.12, 0.01, 0.02)),
 )
 PIXELATE = Constants(small=(0.95, 0.9, 0.85, 0.75, 0.65), large=(0.6, 0.5, 0.4, 0.3, 0.25))
 JPEG_QUALITY = Constants(small=(80, 65, 58, 50, 40), large=(25, 18, 15, 10, 7))

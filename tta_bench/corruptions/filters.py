@@ -1,4 +1,4 @@
-"""Gaussian and motion blur, zoom and plasma as the original corruptions have them."""
+"""Gaussian and motion blur, zoom and plasma, as in the original corruptions."""
 
 from __future__ import annotations
 

@@ -63,12 +63,12 @@ class Frost:
 
 
 def frost(image: np.ndarray, severity: int, rng: np.random.Generator) -> np.ndarray:
-    """Frost on the window; the photographs of the original are not ours to ship, so its ice is made here."""
+    """Frost on a window; the original photographs cannot be distributed, so the ice is generated."""
     return made_here()(image, severity, rng)
 
 
 def made_here() -> Frost:
-    """Frost with the sheets of ice, which are made once in a process, whichever thread is first."""
+    """Frost with generated sheets of ice, made once per process (thread-safe)."""
     with _MAKING:
         return _made_here()
 

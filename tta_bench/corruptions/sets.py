@@ -2,49 +2,30 @@
 
 from __future__ import annotations
 
-GROUPS: dict[str, str] = {
-    "gaussian_noise": "Noise",
-    "shot_noise": "Noise",
-    "impulse_noise": "Noise",
-    "defocus_blur": "Blur",
-    "glass_blur": "Blur",
-    "motion_blur": "Blur",
-    "zoom_blur": "Blur",
-    "snow": "Weather",
-    "frost": "Weather",
-    "fog": "Weather",
-    "brightness": "Weather",
-    "contrast": "Digital",
-    "elastic_transform": "Digital",
-    "pixelate": "Digital",
-    "jpeg_compression": "Digital",
-    "speckle_noise": "Noise",
-    "gaussian_blur": "Blur",
-    "spatter": "Weather",
-    "saturate": "Digital",
+# Group and column title; ImageNet-C's 15 corruptions come first.
+_TITLES: dict[str, tuple[str, str]] = {
+    "gaussian_noise": ("Noise", "Gauss."),
+    "shot_noise": ("Noise", "Shot"),
+    "impulse_noise": ("Noise", "Impul."),
+    "defocus_blur": ("Blur", "Defoc."),
+    "glass_blur": ("Blur", "Glass"),
+    "motion_blur": ("Blur", "Motion"),
+    "zoom_blur": ("Blur", "Zoom"),
+    "snow": ("Weather", "Snow"),
+    "frost": ("Weather", "Frost"),
+    "fog": ("Weather", "Fog"),
+    "brightness": ("Weather", "Brit."),
+    "contrast": ("Digital", "Contr."),
+    "elastic_transform": ("Digital", "Elas."),
+    "pixelate": ("Digital", "Pix."),
+    "jpeg_compression": ("Digital", "JPEG"),
+    "speckle_noise": ("Noise", "Speckle"),
+    "gaussian_blur": ("Blur", "G.Blur"),
+    "spatter": ("Weather", "Spatter"),
+    "saturate": ("Digital", "Satur."),
 }
-
-SHORT_NAMES: dict[str, str] = {
-    "gaussian_noise": "Gauss.",
-    "shot_noise": "Shot",
-    "impulse_noise": "Impul.",
-    "defocus_blur": "Defoc.",
-    "glass_blur": "Glass",
-    "motion_blur": "Motion",
-    "zoom_blur": "Zoom",
-    "snow": "Snow",
-    "frost": "Frost",
-    "fog": "Fog",
-    "brightness": "Brit.",
-    "contrast": "Contr.",
-    "elastic_transform": "Elas.",
-    "pixelate": "Pix.",
-    "jpeg_compression": "JPEG",
-    "speckle_noise": "Speckle",
-    "gaussian_blur": "G.Blur",
-    "spatter": "Spatter",
-    "saturate": "Satur.",
-}
+GROUPS: dict[str, str] = {name: group for name, (group, _) in _TITLES.items()}
+SHORT_NAMES: dict[str, str] = {name: title for name, (_, title) in _TITLES.items()}
 
 IMAGENET_C_15: tuple[str, ...] = tuple(GROUPS)[:15]
 HELD_OUT_4: tuple[str, ...] = tuple(GROUPS)[15:]

@@ -1,4 +1,4 @@
-"""What every corruption needs: published constants, and the way from bytes to [0, 1] and back."""
+"""What every corruption needs: published constants, and conversion from bytes to [0, 1] and back."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ def to_unit(image: np.ndarray) -> np.ndarray:
 
 def to_bytes(image: np.ndarray) -> np.ndarray:
     """An image in [0, 1] as uint8, truncated as the published sets are."""
-    # A thousandth of a grey level keeps whole numbers whole, whatever the rounding of the CPU.
+    # Adding a thousandth of a grey level makes the result independent of the rounding of the CPU.
     return (np.clip(image, 0, 1) * 255 + 1e-3).astype(np.uint8)

@@ -1,17 +1,17 @@
-"""Domains that any data with its own clean images can serve."""
+"""The domains that data with clean images has: `clean` and every corruption."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tta_bench import registry
 from tta_bench.api import Domain
+from tta_bench.plugins import registry
 
 CLEAN = "clean"
 
 
 def domain_problems(domains: Sequence[Domain]) -> list[str]:
-    """What is wrong with these domains: problem and remedy, one sentence each, in order."""
+    """The problems of these domains, in order: problem and remedy, one sentence each."""
     return list(dict.fromkeys(text for domain in domains if (text := _problem(domain))))
 
 

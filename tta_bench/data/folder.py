@@ -1,8 +1,8 @@
-"""A user's own images: ROOT/class/*, one clean domain, or ROOT/domain/class/*, any number of them.
+"""A user's own images: ROOT/class/* (one clean domain) or ROOT/domain/class/* (several domains).
 
-Labels are the same in every domain, so of each class every domain shows as many images as the poorest one
-has. Class folders that are all named by ImageNet's wnids are ImageNet's classes. Corruptions of ours are
-made from the clean domain, cut as the model reads it.
+Labels are the same in every domain, so each class has as many images in every domain as in the domain with
+the fewest. Class folders that are all named by ImageNet's wnids are ImageNet's classes. Corruptions are made
+from the images of the clean domain, cropped for the model.
 """
 
 from __future__ import annotations
@@ -19,8 +19,13 @@ import numpy as np
 from torch import Tensor
 
 from tta_bench.api import Count, Domain
-from tta_bench.data import decode, integrity, jpeg, roots, wnids
-from tta_bench.data.class_folders import (
+from tta_bench.data import location
+from tta_bench.data.corrupted.base import CorruptedData
+from tta_bench.data.corrupted.file_cache import CorruptedFiles
+from tta_bench.data.domains import CLEAN
+from tta_bench.data.imagenet import wnids
+from tta_bench.data.images import integrity, jpeg
+from tta_bench.data.images.class_folders import (
     ClassFolders,
     ImageFile,
     class_order,
@@ -30,39 +35,36 @@ from tta_bench.data.class_folders import (
     scan,
     subfolders,
 )
-from tta_bench.data.complaints import BadData, some
-from tta_bench.data.corrupting import Corrupting
-from tta_bench.data.domains import CLEAN
-from tta_bench.data.image_files import ImageFiles
-from tta_bench.data.pixels import to_tensor
-from tta_bench.data.regenerated import Regenerated
+from tta_bench.data.images.files import ImageFiles, read_tensor
+from tta_bench.data.images.pixels import to_tensor
+from tta_bench.data.problems import BadData, some
 
-Slots = dict[str, list[ImageFile]]  # the images of each domain, label by label alike
+Slots = dict[str, list[ImageFile]]  # the images of each domain, with the same labels in the same order
 
 
 @dataclass
-class Folder(Corrupting, ImageFiles):
-    """Class folders, in one domain or several, and our corruptions of the clean one."""
+class Folder(CorruptedData, ImageFiles):
+    """Class folders in one or several domains, and corruptions of the clean domain."""
 
-    # 1: images were known by their names and sizes; 2: class folders 0, 1, …, 10 were sorted as texts
+    # 1: images were identified by name and size; 2: class folders 0, 1, …, 10 were sorted as text
     version: ClassVar[str] = "3"
     summary: ClassVar[str] = "your own images: ROOT/class/* or ROOT/domain/class/*, clean or corrupted"
     paths: ClassVar[tuple[str, ...]] = ("root", "source_root", "class_list", "frost_images")
 
-    source_root: str = ""  # class folders of clean images; else a part of the domain `clean` is withheld
-    restrict: bool = False  # of ImageNet's classes, the model knows only those that occur
+    source_root: str = ""  # class folders of clean images; else a part of the domain `clean` is held out
+    restrict: bool = False  # limit the model to those of ImageNet's classes that occur
     input_size: Count = 224
-    class_list: str = ""  # a file with a class folder a line, in the order of the model's logits
-    saved_as_jpeg: bool = False  # save corrupted images as JPEG, as ImageNet-C's are
+    class_list: str = ""  # a file with one class folder per line, in the order of the logits
+    saved_as_jpeg: bool = False  # save corrupted images as JPEG, as in ImageNet-C
 
-    # What is there ------------------------------------------------------------------------------
+    # Folders and classes -------------------------------------------------------------------------
 
     @cached_property
     def _places(self) -> dict[str, Path]:
-        """The folder of every domain, found without listing images, of which there may be many."""
-        place = roots.locate(self.root, "folder")
+        """The folder of every domain; images, which may be many, are not listed."""
+        place = location.locate(self.root, "folder")
         if place is None or not place.is_dir():
-            raise BadData(f"folder {place or ''}: there is no such folder. {roots.remedy('folder')}")
+            raise BadData(f"folder {place or ''}: there is no such folder. {location.remedy('folder')}")
         names = subfolders(place)
         if any(subfolders(place / name) for name in names):
             return {name: place / name for name in names}
@@ -75,7 +77,7 @@ class Folder(Corrupting, ImageFiles):
 
     @cached_property
     def class_names(self) -> tuple[str, ...]:
-        """The classes that there are, in the order of the labels."""
+        """The classes that have a folder, in the order of the labels."""
         names = {name for place in self._places.values() for name in subfolders(place)}
         if not self.class_list:
             return class_order(names)
@@ -93,7 +95,7 @@ class Folder(Corrupting, ImageFiles):
     def num_classes(self) -> int:
         try:
             return len(self._numbered)
-        except BadData:  # `problems` tells
+        except BadData:  # reported by `problems`
             return 0
 
     @property
@@ -107,8 +109,7 @@ class Folder(Corrupting, ImageFiles):
     def classes(self) -> np.ndarray | None:
         if not self.restrict:
             return None
-        places = wnids.indices(self._numbered)
-        return np.array([places[name] for name in self.class_names], np.int64)
+        return wnids.labels_of(self.class_names, self._numbered)
 
     def own_domains(self) -> tuple[str, ...]:
         try:
@@ -116,7 +117,7 @@ class Folder(Corrupting, ImageFiles):
         except BadData:
             return ()
 
-    # What is tested, and what the source is ------------------------------------------------------
+    # Test and source images -----------------------------------------------------------------------
 
     @cached_property
     def _source_files(self) -> tuple[ClassFolders, list[ImageFile]]:
@@ -125,8 +126,8 @@ class Folder(Corrupting, ImageFiles):
             return tree, fair_order(tree.files)[: self.source_count]
         if CLEAN not in self.trees:
             raise BadData(
-                f"{self.root}: no clean images. Give data.source_root, or a domain called {CLEAN}, which "
-                "the source is taken from."
+                f"{self.root}: no clean images for the source. Set data.source_root, or add a "
+                f"domain called {CLEAN}."
             )
         ordered = fair_order(self.trees[CLEAN].files)
         withheld = min(self.source_count, len(ordered) // 2)
@@ -153,50 +154,36 @@ class Folder(Corrupting, ImageFiles):
         return [tree.path(file) for file in files]
 
     def test_labels(self) -> np.ndarray:
-        places = wnids.indices(self.class_names if self.restrict else self._numbered)
-        first = next(iter(self._slots.values()))
-        return np.array([places[file.folder] for file in first], np.int64)
+        folders = [file.folder for file in next(iter(self._slots.values()))]
+        return wnids.labels_of(folders, self.class_names if self.restrict else self._numbered)
 
     def source_labels(self) -> np.ndarray:
-        places = wnids.indices(self.class_names if self.restrict else self._numbered)
+        names = self.class_names if self.restrict else self._numbered
+        places = {name: i for i, name in enumerate(names)}
         return np.array([places.get(file.folder, -1) for file in self._source_files[1]], np.int64)
 
     def test_images(self, domain: Domain, index: np.ndarray) -> Tensor:
         if self._is_made(domain):
-            return to_tensor(self._made(domain).read([self._slots[CLEAN][i] for i in index]))
+            return to_tensor(self.corrupted(domain).read([self._slots[CLEAN][i] for i in index]))
         tree, files = self.trees[domain.corruption], self._slots[domain.corruption]
-        return to_tensor(decode.read_all([tree.path(files[i]) for i in index], self.view))
+        return read_tensor(tree, [files[i] for i in index], self.view)
 
     def prepare(self, domain: Domain, count: int) -> None:
-        """Corrupt the first `count` test images and keep them on disk."""
+        """Corrupt the first `count` test images and save them in the cache."""
         if self._is_made(domain):
-            self._made(domain).prepare(self._slots[CLEAN][:count])
+            self.corrupted(domain).prepare(self._slots[CLEAN][:count])
 
     def _is_made(self, domain: Domain) -> bool:
-        """Whether a domain is no folder, but a corruption of the clean one."""
+        """Whether a domain is not a folder but a corruption of the clean domain."""
         return domain.corruption not in self.trees and domain.severity > 0
 
-    def _made(self, domain: Domain) -> Regenerated:
-        if domain not in self._corrupted:
-            function, reads = self.corruption(domain.corruption), super().domain_fingerprint(domain)
-            self._corrupted[domain] = Regenerated(
-                self.trees[CLEAN],
-                domain,
-                self.corruption_seed,
-                function,
-                reads,
-                self.view,
-                self.saved_as_jpeg,
-                "folder",
-            )
-        return self._corrupted[domain]
-
-    @cached_property
-    def _corrupted(self) -> dict[Domain, Regenerated]:
-        return {}
+    def new_corrupted(self, domain: Domain) -> CorruptedFiles:
+        function, reads = self.corruption(domain.corruption), super().domain_fingerprint(domain)
+        how = (self.corruption_seed, function, reads, self.view, self.saved_as_jpeg, "folder")
+        return CorruptedFiles(self.trees[CLEAN], domain, *how)
 
     def fingerprint(self) -> str:
-        """SHA-256 over the labels, which all domains have in common, their order, and over the source."""
+        """SHA-256 over the labels and their order, which all domains share, and over the source images."""
         try:
             parts = [file.folder for file in next(iter(self._slots.values()))]
             parts += self._listed if self.class_list else ()
@@ -207,28 +194,28 @@ class Folder(Corrupting, ImageFiles):
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def domain_fingerprint(self, domain: Domain) -> str:
-        """SHA-256 over the images that the domain shows or is made of."""
+        """SHA-256 over the images of the domain, or of the clean images it is made from."""
         try:
             made = self._is_made(domain)
             name = CLEAN if made else domain.corruption
             digest = self.trees[name].digest(self._slots[name])
             return digest + super().domain_fingerprint(domain) if made else digest
-        except (BadData, KeyError):  # `problems` tells which
+        except (BadData, KeyError):  # reported by `problems`
             return ""
 
     def note(self) -> str:
         shown = len(next(iter(self._slots.values())))
         most = max(len(tree.files) for tree in self.trees.values())
-        fewer = "" if shown == most else f"{shown} images a domain, of up to {most} that there are"
+        fewer = "" if shown == most else f"{shown} images per domain, of up to {most} on disk"
         return "; ".join(filter(None, [fewer, jpeg.NOTE if self.saved_as_jpeg else ""]))
 
     def domain_note(self, domain: Domain) -> str:
         return super().domain_note(domain) if self._is_made(domain) else ""
 
-    # What may be wrong ----------------------------------------------------------------------------
+    # Problems -------------------------------------------------------------------------------------
 
     def problems(self, domains: Sequence[Domain]) -> list[str]:
-        """Domains, classes and images that are not there, and files that are not whole."""
+        """Missing domains, classes and images, and damaged files."""
         try:
             return self.view_problems() or self._complaints(domains)
         except BadData as error:
@@ -239,7 +226,7 @@ class Folder(Corrupting, ImageFiles):
         made = [domain for domain in domains if self._is_made(domain)]
         known = {domain.corruption for domain in made} if CLEAN in self.trees else set()
         if missing := [d.corruption for d in domains if d.corruption not in {*self.trees, *known}]:
-            remedy = "Name in stream.corruptions what is there, or add a domain clean to be corrupted."
+            remedy = "Use these names in stream.corruptions, or add a domain clean, which can be corrupted."
             return [f"{self.root}: no domain {some(missing)}. There: {there}. {remedy}"]
         if found := self.corruption_problems(made):
             return found
@@ -250,7 +237,7 @@ class Folder(Corrupting, ImageFiles):
             return [f"{self.root}: no images are left to test. Add some, or set data.source_count lower."]
         source_tree, source = self._source_files
         if not source:
-            return [f"{source_tree.root}: has no images to take the source from. Add some."]
+            return [f"{source_tree.root}: has no images for the source. Add some."]
         for name in dict.fromkeys(CLEAN if d in made else d.corruption for d in domains):
             found += integrity.damages(self.trees[name], self._slots[name])
         return found + integrity.damages(source_tree, source)
@@ -259,7 +246,9 @@ class Folder(Corrupting, ImageFiles):
         counts = tree.counts()
         empty = [name for name in self.class_names if not counts[name]]
         if loose := images_in(tree.root, ""):
-            return [f"{tree.root / loose[0].name}: an image outside of class folders. Move it into one."]
+            return [f"{tree.root / loose[0].name}: an image outside the class folders. Move it into one."]
         if not self.class_names:
-            return [f"{tree.root}: no class folders. Put the images of each class into one of their own."]
+            return [
+                f"{tree.root}: no class folders. Put the images of each class into a folder of their own."
+            ]
         return [f"{tree.root}: no images of class {some(empty)}. Every domain needs some."] if empty else []

@@ -1,7 +1,7 @@
-"""Figures as PDF, PNG or SVG: `draw(frame, "rounds", path)`; a new one is a file and a line here.
+"""Figures as PDF, PNG or SVG: `draw(frame, "rounds", path)`. A new one is a module and an entry in FIGURES.
 
-All but one draw a table, so that a figure shows the numbers that the table prints and refuses what it
-refuses. Matplotlib is imported when something is drawn, not before.
+All figures but `online` draw the numbers of a table. All refuse records that a table refuses. Matplotlib is
+imported only when a figure is drawn.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tta_bench.errors import UserError
+from tta_bench.errors import UserError, suggest
 from tta_bench.figures import motivation, online, pareto, rounds
-from tta_bench.registry import suggest
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,11 +32,11 @@ FORMATS = (".pdf", ".png", ".svg")
 
 
 def draw(frame: DataFrame, name: str, path: Path, round: int | None = None) -> None:
-    """Draw a figure to a file; its ending is its format."""
+    """Draw a figure to a file, whose extension is the format."""
     if name not in FIGURES:
         raise UserError(f'figure "{name}": unknown. {suggest(name, list(FIGURES))}')
     if path.suffix not in FORMATS:
-        raise UserError(f"{path}: no format of a figure. End it in {', '.join(FORMATS)}.")
+        raise UserError(f"{path}: unknown format. Use one of {', '.join(FORMATS)}.")
     if not path.parent.is_dir():
         raise UserError(f"{path}: the folder {path.parent} does not exist. Make it first.")
     from tta_bench.figures.style import saved

@@ -1,12 +1,12 @@
-"""Clean and corrupted accuracy of each quantised model, with an arrow for what is lost between them."""
+"""Figure `motivation`: clean and corrupted accuracy of each quantised model, with an arrow for the loss."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from tta_bench.figures.style import PANEL, number
-from tta_bench.layouts.types import Row, RowGroup, Table, TableError
-from tta_bench.table import build
+from tta_bench.tables.build import build
+from tta_bench.tables.table import Row, RowGroup, Table, TableError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,12 +37,7 @@ def draw(frame: DataFrame, round: int | None) -> Figure:
 
 def complete(table: Table) -> list[tuple[RowGroup, Row]]:
     """The rows that have all three numbers."""
-    found = [
-        (group, row)
-        for group in table.groups
-        for row in group.rows
-        if all(entry.value is not None for entry in row.entries)
-    ]
+    found = [pair for pair in table.rows if all(entry.value is not None for entry in pair[1].entries)]
     if not found:
         raise TableError("figure motivation", "no row is complete", "See `tta-bench table --layout gap`")
     return found

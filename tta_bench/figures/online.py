@@ -1,34 +1,28 @@
-"""Accuracy so far, batch by batch: how quickly each method finds its way into a domain."""
+"""Figure `online`: accuracy so far, batch by batch, in each domain of a round."""
 
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tta_bench.corruptions.sets import SHORT_NAMES
 from tta_bench.figures.style import colours, panels
-from tta_bench.layouts.types import TableError
-from tta_bench.table import build
+from tta_bench.tables.build import build
+from tta_bench.tables.online_curves import mean_curves
+from tta_bench.tables.table import TableError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-MOST_NAMED = 20  # domains; of more, names would cover each other
-
-
-class Curve(NamedTuple):
-    """Accuracy (%) over the images of a domain so far, after so many images of the round."""
-
-    images: list[int]
-    accuracy: list[float]
+MOST_NAMED = 20  # domains; the names of more would overlap
 
 
 def draw(frame: DataFrame, round: int | None) -> Figure:
-    """A line for each method through the domains of one round (default: the first)."""
+    """A curve for each method over the domains of one round (default: the first)."""
     chosen = 1 if round is None else round
-    build(frame, "per-corruption", round=chosen)  # refuses what must not stand side by side
+    build(frame, "per-corruption", round=chosen)  # raises an error if the records cannot be compared
     ok = frame[(frame["status"] == "ok") & (frame["round"] == chosen)]
     groups = list(complete(ok).groupby(["model_order", "quantizer_order", "model", "bits"], sort=True))
     if not groups:
@@ -48,23 +42,8 @@ def draw(frame: DataFrame, round: int | None) -> Figure:
 
 
 def complete(rows: DataFrame) -> DataFrame:
-    """The cells that have been through every domain that any cell has been through."""
+    """The records of the cells that have finished every domain that any cell has."""
     return rows[rows.groupby("key")["domain_order"].transform("nunique") == rows["domain_order"].nunique()]
-
-
-def mean_curves(rows: DataFrame) -> list[Curve]:
-    """One method's curves, one for each domain in order, means over seeds."""
-    found = []
-    before = 0
-    for _, of_domain in rows.sort_values("domain_order").groupby("domain_order"):
-        n, batch = int(of_domain["n"].iloc[0]), int(of_domain["batch_size"].iloc[0])
-        hits = [list(accumulate(correct)) for correct in of_domain["correct_per_batch"]]
-        ends = [min((i + 1) * batch, n) for i in range(len(hits[0]))]
-        means = [sum(seeds) / len(seeds) for seeds in zip(*hits, strict=True)]
-        accuracies = [100 * mean / end for mean, end in zip(means, ends, strict=True)]
-        found.append(Curve([before + end for end in ends], accuracies))
-        before += n
-    return found
 
 
 def _named(rows: DataFrame) -> bool:
@@ -72,7 +51,7 @@ def _named(rows: DataFrame) -> bool:
 
 
 def _domains(axes: Axes, rows: DataFrame) -> None:
-    """Where domains begin, and their names above."""
+    """Lines between the domains, and their names above."""
     domains = rows.drop_duplicates("domain_order").sort_values("domain_order")
     begins = [0, *(int(end) for end in accumulate(domains["n"]))]
     for begin in begins[1:-1]:

@@ -1,4 +1,4 @@
-"""Accuracy against memory: every row of a benchmark as a point, and the front that none is above."""
+"""Figure `pareto`: accuracy against memory, with a point for each row and the Pareto front."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tta_bench.figures.style import COLOURS, PANEL, markers, number
-from tta_bench.layouts.types import Table, TableError
-from tta_bench.table import build
+from tta_bench.tables.build import build
+from tta_bench.tables.table import Table, TableError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,15 +35,8 @@ def draw(frame: DataFrame, round: int | None) -> Figure:
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
     axes.grid(color="#DDDDDD", linewidth=0.5)
-    best = front(found)
-    axes.step(
-        [p.mib for p in best],
-        [p.accuracy for p in best],
-        where="post",
-        color="#999999",
-        linewidth=0.8,
-        zorder=1,
-    )
+    x, y = zip(*((point.mib, point.accuracy) for point in front(found)), strict=True)
+    axes.step(x, y, where="post", color="#999999", linewidth=0.8, zorder=1)
     for point in found:
         colour = COLOURS[groups.index(point.group) % len(COLOURS)]
         axes.plot(point.mib, point.accuracy, marker[point.label], color=colour, markersize=5)
@@ -63,8 +56,7 @@ def points(table: Table) -> list[Point]:
     memory, accuracy = keys.index("memory_mib"), keys.index("accuracy")
     found = [
         Point(group.label, row.label, number(row.entries[memory].value), number(row.entries[accuracy].value))
-        for group in table.groups
-        for row in group.rows
+        for group, row in table.rows
         if row.entries[memory].value is not None and row.entries[accuracy].value is not None
     ]
     if not found:
@@ -75,7 +67,7 @@ def points(table: Table) -> list[Point]:
 
 
 def front(found: Sequence[Point]) -> list[Point]:
-    """The points that no other beats in both, from the leanest on."""
+    """The points that no other beats in accuracy and memory, by memory."""
     best: list[Point] = []
     for point in sorted(found, key=lambda p: (p.mib, -p.accuracy)):
         if not best or point.accuracy > best[-1].accuracy:

@@ -1,4 +1,4 @@
-"""Accuracy over the rounds of a continual stream, a panel for each quantised model."""
+"""Figure `rounds`: accuracy by round, with a panel for each quantised model."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tta_bench.errors import UserError
 from tta_bench.figures.style import colours, markers, number, panels
-from tta_bench.layouts.types import Row, Table, TableError
-from tta_bench.table import build
+from tta_bench.tables.build import build
+from tta_bench.tables.table import Row, Table, TableError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def draw(frame: DataFrame, round: int | None) -> Figure:
-    """A line for each row of the `long-term` table; a band is its 95 % interval over seeds."""
+    """A line for each row of the `long-term` table, with a band for its 95 % interval over seeds."""
     from matplotlib.ticker import MaxNLocator
 
     if round is not None:
@@ -40,7 +40,7 @@ def draw(frame: DataFrame, round: int | None) -> Figure:
 
 
 def _points(table: Table, row: Row) -> list[tuple[int, float, float]]:
-    """Round, mean and half interval, as far as there are any."""
+    """Round, mean and half the interval of each round that has a number."""
     return [
         (int(column.name), number(entry.value), entry.interval or 0.0)
         for column, entry in zip(table.columns, row.entries, strict=True)

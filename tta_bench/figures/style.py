@@ -1,4 +1,4 @@
-"""How figures look: one palette that colour-blind readers can tell apart, thin axes, no chart junk."""
+"""The style of figures: a palette for colour-blind readers, thin axes, no decoration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's, the darker ones first; black is what nothing was done to.
+# The palette of Okabe and Ito, darker colours first; black is for no adaptation.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#8C564B")
 BASELINE = "#000000"
 MARKERS = "osD^vPX*<>hpd8"
@@ -27,7 +27,7 @@ STYLE: Any = {
     "lines.markersize": 3.5,
     "legend.frameon": False,
     "legend.fontsize": 7,
-    "pdf.fonttype": 42,  # text stays text, as publishers ask
+    "pdf.fonttype": 42,  # embed text as text, as publishers require
     "svg.fonttype": "none",
     "svg.hashsalt": "tta-bench",
 }
@@ -36,7 +36,7 @@ MOST_ACROSS = 3
 
 
 def saved(make: Callable[[], Figure], path: Path) -> None:
-    """Make a figure in our style and write it; the same figure gives the same bytes."""
+    """Draw a figure in our style and write it; the same figure gives the same bytes."""
     from matplotlib import rc_context
 
     undated = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}, ".png": {"Software": None}}
@@ -44,14 +44,14 @@ def saved(make: Callable[[], Figure], path: Path) -> None:
         make().savefig(path, dpi=200, metadata=undated[path.suffix], bbox_inches="tight")
 
 
-def panels(count: int, sharey: bool = False) -> tuple[Figure, list[Axes]]:
-    """A figure with so many panels, row by row."""
+def panels(count: int) -> tuple[Figure, list[Axes]]:
+    """A figure with this many panels, row by row."""
     from matplotlib.figure import Figure
 
     across = min(count, MOST_ACROSS)
     down = -(-count // across)
     figure = Figure(figsize=(PANEL[0] * across, PANEL[1] * down), layout="constrained")
-    grid = figure.subplots(down, across, squeeze=False, sharey=sharey)
+    grid = figure.subplots(down, across, squeeze=False)
     axes = list(grid.flat)
     for spare in axes[count:]:
         spare.remove()
@@ -73,6 +73,6 @@ def markers(labels: Sequence[str]) -> dict[str, str]:
 
 
 def number(value: float | bool | None) -> float:
-    """An entry's value where it is known not to be a dash."""
+    """The value of an entry that is not a dash."""
     assert value is not None
     return float(value)

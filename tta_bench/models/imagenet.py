@@ -1,4 +1,4 @@
-"""ImageNet-1k classifiers at paper scale; each pins the exact weights its reference numbers used."""
+"""ImageNet-1k classifiers of the paper; each pins the weights with which the published numbers were made."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ import torch
 from torch import nn
 
 from tta_bench.api import Model, ModelSource, View
-from tta_bench.content_hash import file_sha256
+from tta_bench.cache.content_hash import file_sha256
 from tta_bench.models import weights as state_dicts
+from tta_bench.models.adapters import ADAPTERS
+from tta_bench.models.resnet import ResNetModel
 from tta_bench.models.variants import Deviations, Eps, Means, Stride, set_eps_, use_v1_strides_
+from tta_bench.models.vision_mamba import VisionMamba
 from tta_bench.models.weights import BadWeights
 
 IMAGENET = dict(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
@@ -25,13 +28,13 @@ HALF = dict(mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
 class ImageNetModel(ModelSource):
     """Base: `weights` is `auto` (the hub's, under the pinned tag), `random`, or a state dict's path.
 
-    A subclass says how its network is made (`network`) and seen (`adapter`). `mean`, `std`, `eps` and
-    `stride` say how its weights were trained, where that is not as `scale` and the architecture have it.
+    A subclass defines its network (`network`). `mean`, `std`, `eps` and `stride` say how its weights
+    were trained if that differs from `scale` and the architecture's defaults.
     """
 
     num_classes = 1000
     input_size = 224
-    paths = ("weights",)  # the fingerprint says what they are
+    paths = ("weights",)  # the fingerprint identifies them
     weights: str
     name: str
     tag: str
@@ -45,9 +48,9 @@ class ImageNetModel(ModelSource):
     def network(self) -> nn.Module:
         """The network with arbitrary weights."""
 
-    @abstractmethod
     def adapter(self, net: nn.Module, **facts: Any) -> Model:
-        """The network in its adapter."""
+        """The network in the adapter of its family."""
+        return ADAPTERS.get(self.family, ResNetModel)(net, **facts)
 
     def build(self) -> Model:
         if self.weights == "random":
@@ -64,13 +67,13 @@ class ImageNetModel(ModelSource):
         return self.adapter(self._net(), **self._facts()).eval()
 
     def fingerprint(self) -> str:
-        """SHA-256 of the weights' file, or of random tensors; empty while there are none."""
+        """SHA-256 of the weights' file, or of random tensors; empty if the file is not here yet."""
         if self.weights == "random":
             return state_dicts.tensors_sha256(self._random().state_dict())
         path = self._local() if self.weights == "auto" else Path(self.weights).expanduser()
         try:
             return file_sha256(path) if path else ""
-        except OSError:  # `problems` tells
+        except OSError:  # `problems` reports it
             return ""
 
     def fetch(self) -> None:
@@ -91,7 +94,7 @@ class ImageNetModel(ModelSource):
         return [f"{path}: {wrong}. Give a state dict of {self.name}."] if wrong else []
 
     def _net(self) -> nn.Module:
-        """The network with arbitrary weights, as these are to be used."""
+        """The network with arbitrary weights and the settings of `eps` and `stride`."""
         net = self.network()
         if self.eps is not None:
             set_eps_(net, self.eps)
@@ -99,13 +102,13 @@ class ImageNetModel(ModelSource):
             use_v1_strides_(net)
         return net
 
-    @abstractmethod
     def _local(self) -> Path | None:
-        """The file that `auto` means, if it is here."""
+        """The file that `auto` refers to, if it is on this machine."""
+        return None
 
     @abstractmethod
     def _fetched(self) -> Path:
-        """The file that `auto` means, downloaded if need be."""
+        """The file that `auto` refers to, downloaded if necessary."""
 
     def _facts(self) -> dict[str, Any]:
         given = {"mean": self.mean, "std": self.std}
@@ -123,27 +126,21 @@ class ImageNetModel(ModelSource):
         return path
 
     def _random(self) -> nn.Module:
-        # The same numbers in every process: a cell may be spread over several.
+        # The same numbers in every process: a cell may be split over several.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             return self._net()
 
 
 class TimmModel(ImageNetModel):
-    """A network of timm's, with the weights that its hub has under the full tag, or your own."""
+    """A network of timm, with the hub's weights under the full tag, or your own."""
 
-    tag = ""  # none: there are no weights but your own
+    tag = ""  # empty: there are only your own weights
 
     def network(self) -> nn.Module:
         import timm
 
         return timm.create_model(self.tag, num_classes=self.num_classes)
-
-    def adapter(self, net: nn.Module, **facts: Any) -> Model:
-        from tta_bench.models.resnet import ResNetModel
-        from tta_bench.models.vit import VitModel
-
-        return VitModel(net, **facts) if self.family == "vit" else ResNetModel(net, **facts)
 
     def _local(self) -> Path | None:
         return state_dicts.in_hub_cache(f"timm/{self.tag}") if self.tag else None
@@ -170,16 +167,11 @@ class VitB(TimmModel):
 
 
 @dataclass
-class VitL(TimmModel):
+class VitL(VitB):
     """ViT-L/16."""
 
-    family = "vit"
     name = "vit-l"
     tag = "vit_large_patch16_224.augreg_in21k_ft_in1k"
-    scale = HALF
-    view = View(224, 248, "bicubic")
-
-    weights: str = "auto"
 
 
 @dataclass
@@ -212,17 +204,7 @@ class VimS(ImageNetModel):
     weights: str = "auto"
 
     def network(self) -> nn.Module:
-        from tta_bench.models.vision_mamba import VisionMamba
-
         return VisionMamba()
-
-    def adapter(self, net: nn.Module, **facts: Any) -> Model:
-        from tta_bench.models.vim import VimModel
-
-        return VimModel(net, **facts)
-
-    def _local(self) -> Path | None:
-        return None
 
     def _fetched(self) -> Path:
         raise BadWeights(

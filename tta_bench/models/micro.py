@@ -1,4 +1,4 @@
-"""The embedded 32-pixel networks: the module trees of ViT-B, ResNet-50 and Vim-S, in miniature."""
+"""The embedded 32-pixel networks: small versions of ViT-B, ResNet-50 and Vim-S with the same module names."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 from torch import nn
 
 from tta_bench.api import Model, ModelSource
+from tta_bench.models.adapters import ADAPTERS
+from tta_bench.models.vision_mamba import VisionMamba
 
 CLASSES = 10
 
@@ -20,13 +22,7 @@ def build_vit() -> nn.Module:
     from timm.models import VisionTransformer
 
     return VisionTransformer(
-        img_size=32,
-        patch_size=4,
-        embed_dim=64,
-        depth=6,
-        num_heads=4,
-        mlp_ratio=2,
-        num_classes=CLASSES,
+        img_size=32, patch_size=4, embed_dim=64, depth=6, num_heads=4, mlp_ratio=2, num_classes=CLASSES
     )
 
 
@@ -47,9 +43,10 @@ def build_resnet() -> nn.Module:
 
 def build_vim() -> nn.Module:
     """Vision Mamba: patch 4, 64 patches with the class token in their middle, 6 blocks."""
-    from tta_bench.models.vision_mamba import VisionMamba
-
     return VisionMamba(img_size=32, patch_size=4, embed_dim=64, depth=6, d_state=4, num_classes=CLASSES)
+
+
+BUILDERS = {"vit": build_vit, "resnet": build_resnet, "vim": build_vim}
 
 
 class Embedded(ModelSource):
@@ -67,16 +64,18 @@ class Embedded(ModelSource):
         model.weights_sha256 = self.fingerprint()
         return model.eval().requires_grad_(False)
 
+    def skeleton(self) -> Model:
+        half = (0.5, 0.5, 0.5)
+        facts: dict[str, Any] = dict(num_classes=CLASSES, input_size=self.input_size, mean=half, std=half)
+        name = self.file.removesuffix(".safetensors")
+        architecture = name.removesuffix("-micro")  # a subclass may state another family
+        return ADAPTERS[architecture](BUILDERS[architecture](), name=name, **facts).eval()
+
     def fingerprint(self) -> str:
         return hashlib.sha256(self._asset().read_bytes()).hexdigest()
 
     def _asset(self) -> Path:
         return Path(str(resources.files("tta_bench"))) / "assets" / self.file
-
-    def _facts(self) -> dict[str, Any]:
-        half = (0.5, 0.5, 0.5)
-        name = self.file.removesuffix(".safetensors")
-        return dict(name=name, num_classes=CLASSES, input_size=self.input_size, mean=half, std=half)
 
 
 @dataclass
@@ -86,11 +85,6 @@ class VitMicro(Embedded):
     family = "vit"
     file = "vit-micro.safetensors"
 
-    def skeleton(self) -> Model:
-        from tta_bench.models.vit import VitModel
-
-        return VitModel(build_vit(), **self._facts()).eval()
-
 
 @dataclass
 class ResNetMicro(Embedded):
@@ -99,11 +93,6 @@ class ResNetMicro(Embedded):
     family = "resnet"
     file = "resnet-micro.safetensors"
 
-    def skeleton(self) -> Model:
-        from tta_bench.models.resnet import ResNetModel
-
-        return ResNetModel(build_resnet(), **self._facts()).eval()
-
 
 @dataclass
 class VimMicro(Embedded):
@@ -111,8 +100,3 @@ class VimMicro(Embedded):
 
     family = "vim"
     file = "vim-micro.safetensors"
-
-    def skeleton(self) -> Model:
-        from tta_bench.models.vim import VimModel
-
-        return VimModel(build_vim(), **self._facts()).eval()

@@ -49,9 +49,6 @@ class ResNetModel(Model):
     def pool(self, hidden: Tensor) -> Tensor:
         return self.net.global_pool(hidden)
 
-    def head(self, z: Tensor) -> Tensor:
-        return self.net.fc(z)
-
     def probe(self, block: int, hidden: Tensor) -> Tensor | None:
         stage_ends = [n - 1 for n in accumulate(self.stage_sizes())]
         return hidden.mean((2, 3)) if block in stage_ends else None

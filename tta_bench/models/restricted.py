@@ -1,4 +1,4 @@
-"""A model that knows only some of its classes."""
+"""A model restricted to some of its classes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tta_bench.api import Model
 
 
 def restrict_classes_(model: Model, classes: np.ndarray) -> None:
-    """Take all but these classes out of a model: out of its logits, and out of what T3A starts from.
+    """Restrict a model to these classes: its logits, and the classifier rows from which T3A starts.
 
-    Entropies, margins and prototypes then count these classes alone, as FOA's release has it for the 200
-    of ImageNet-R. The classifier still computes all logits, so a quantised one stays as calibrated.
+    Entropies, margins and prototypes then use only these classes, as in FOA's released code for the 200
+    classes of ImageNet-R. The classifier still computes all logits, so its calibration stays valid.
     """
     model.register_buffer("kept", torch.from_numpy(classes).long(), persistent=False)
     model.head_weight, model.head_bias = model.head_weight[classes], model.head_bias[classes]
     model.num_classes = len(classes)
     cls = type(model)
-    model.__class__ = type(cls.__name__, (_Restricted, cls), {})  # its copies are restricted, too
+    model.__class__ = type(cls.__name__, (_Restricted, cls), {})  # copies of the model are restricted too
 
 
 class _Restricted(Model):
@@ -28,4 +28,4 @@ class _Restricted(Model):
     kept: Tensor
 
     def head(self, z: Tensor) -> Tensor:
-        return super().head(z)[:, self.kept]  # type: ignore[safe-super]  # an adapter's comes next
+        return super().head(z)[:, self.kept]

@@ -2,23 +2,19 @@
 
     h_t = exp(Δ_t A) ⊙ h_{t-1} + (Δ_t u_t) B_tᵀ,    y_t = C_t h_t,    h_0 = 0
 
-The state is laid out [G·B, N, D] (long axis contiguous). Steps are taken in chunks that stay in the cache:
-decays for all steps of a chunk at once, states one after the other in their place (compiled where there is
-a compiler), then all their outputs. Closed forms with cumulative exponentials overflow; this does not.
+The state is laid out [G·B, N, D] (long axis contiguous). Steps are taken in chunks that fit in the cache: the
+decays of all steps of a chunk at once, then the states step by step in place, then all outputs. Closed forms
+with cumulative exponentials overflow; this does not.
 """
 
 from __future__ import annotations
 
-import ctypes
-from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tta_bench import native
-
-CHUNK_NUMBERS = 1 << 18  # of states, 1 MiB; a large batch takes its steps one by one
+CHUNK_NUMBERS = 1 << 18  # numbers of state in a chunk (1 MiB); for a large batch a chunk is one step
 
 
 @torch.compiler.disable
@@ -43,7 +39,7 @@ class SelectiveScan(torch.autograd.Function):
         keep_states = any(ctx.needs_input_grad)
         states = u.new_empty(length if keep_states else min(chunk, length), *shape)
         h = u.new_zeros(shape)
-        steps = length if type(u) is Tensor else min(length, 2 * chunk)  # fake tensors: chunks are alike
+        steps = length if type(u) is Tensor else min(length, 2 * chunk)  # two chunks tell the bytes of all
         for t in range(0, steps, chunk):
             now = slice(t, min(t + chunk, length))
             at = states[now] if keep_states else states[: now.stop - t]
@@ -80,34 +76,13 @@ class SelectiveScan(torch.autograd.Function):
             torch.sum(exponent.mul_(a), 2, out=grad_delta[t])
         grad_drive = grad_drive.view_as(u)
         grad_c = torch.matmul(grad, states.transpose(2, 3)).view_as(c)
-        return (
-            grad_drive * delta,
-            grad_delta + grad_drive * u,
-            grad_b.view_as(b),
-            grad_c,
-            grad_a,
-        )
+        return grad_drive * delta, grad_delta + grad_drive * u, grad_b.view_as(b), grad_c, grad_a
 
 
 def _advance_(x: Tensor, h: Tensor, drive: Tensor, b_col: Tensor) -> None:
-    """Decays [steps, G·B, N, D] become states, one step after the other, the first from h."""
-    library = _library() if native.fits(x) else None
-    if library is None:
-        for t in range(len(x)):
-            h = x[t].mul_(h).addcmul_(drive[t], b_col[t])
-        return
-    steps, rows, states, width = x.shape
-    pointers = [tensor.data_ptr() for tensor in (x, h, drive, b_col)]
-    library.advance(*pointers, steps, rows, states, width, torch.get_num_threads())
-
-
-@cache
-def _library() -> ctypes.CDLL | None:
-    library = native.library("tta_bench.models", "selective_scan.cpp")
-    if library is not None:
-        library.advance.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_int64] * 5
-        library.advance.restype = None
-    return library
+    """Turn decays [steps, G·B, N, D] into states, step by step, starting from h."""
+    for t in range(len(x)):
+        h = x[t].mul_(h).addcmul_(drive[t], b_col[t])
 
 
 def _as_matrices(drive: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:

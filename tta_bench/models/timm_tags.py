@@ -1,8 +1,7 @@
-"""Any ViT, DeiT or ResNet of timm's by its full tag, with the weights' own scale, size and crop."""
+"""Any ViT, DeiT or ResNet of timm by its full tag, with the weights' own normalisation, size and crop."""
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import torch
 from torch import nn
 
 from tta_bench.api import CountOrZero, View
+from tta_bench.errors import closest
 from tta_bench.models.imagenet import TimmModel
 from tta_bench.models.variants import Deviations, Eps, Means, Stride, has_bottlenecks
 
@@ -25,7 +25,7 @@ SUPPORTED = (
 
 @dataclass(frozen=True)
 class TagFacts:
-    """What a tag says of its weights."""
+    """Facts about the weights of a tag."""
 
     family: str
     num_classes: int
@@ -36,9 +36,9 @@ class TagFacts:
 
 @dataclass
 class Timm(TimmModel):
-    """A vision transformer or ResNet of timm's: `timm:TAG`."""
+    """A vision transformer or ResNet of timm: `timm:TAG`."""
 
-    family = "vit or resnet"  # until a tag says which
+    family = "vit or resnet"  # replaced when the tag is known
 
     tag: str = "deit_tiny_patch16_224.fb_in1k"
     weights: str = "auto"
@@ -86,7 +86,7 @@ def facts_of(tag: str) -> TagFacts:
 
 
 def _family(net: Any) -> str | None:
-    """Which adapter fits a network, if any."""
+    """The family whose adapter fits a network; None if there is none."""
     from timm.models.resnet import ResNet
     from timm.models.vision_transformer import VisionTransformer
 
@@ -106,5 +106,5 @@ def _unknown(tag: str, known: list[str]) -> str:
 
 
 def _near(tag: str, known: list[str]) -> str:
-    close = [name for name in difflib.get_close_matches(tag, known, n=4) if name != tag]
+    close = [name for name in closest(tag, known, 4) if name != tag]
     return f"Near it: {', '.join(close)}." if close else "`timm.list_models(pretrained=True)` lists all tags."

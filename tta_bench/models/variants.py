@@ -1,4 +1,4 @@
-"""What own weights may want otherwise than the architecture's default: norm layers' ε, and strides."""
+"""Settings in which your own weights may differ from the default: ε of norm layers, and strides."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def _positive(values: list[float] | None) -> list[float] | None:
     return values
 
 
-# Of images in [0, 1]; None: as the weights' tag says.
+# For images in [0, 1]; None: as for the tag's weights.
 Means = Annotated[list[float] | None, AfterValidator(_of_channels)]
 Deviations = Annotated[list[float] | None, AfterValidator(_of_channels), AfterValidator(_positive)]
 Eps = Positive | None
 # Where a bottleneck block strides: v1.5 in its 3×3 convolution (torchvision, timm), v1 in its first 1×1
-# convolution (the paper, Caffe, Keras). Weights of one fit into the other and score a few points less there.
+# convolution (the paper, Caffe, Keras). Weights of one load into the other and lose some accuracy.
 Stride = Literal["v1.5", "v1"]
 
 
@@ -41,7 +41,7 @@ def set_eps_(net: nn.Module, eps: float) -> None:
 
 
 def has_bottlenecks(net: nn.Module) -> bool:
-    """Whether there is a stride that could be moved."""
+    """Whether a bottleneck block has a stride that can be moved."""
     return any(_strides_in_the_middle(block) for block in net.modules())
 
 

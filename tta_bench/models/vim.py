@@ -14,7 +14,7 @@ from tta_bench.api import Model
 
 class VimModel(Model):
     """Hidden state: tokens [B, T, d] with the class token in their middle; layer feature: that token
-    as the next block's norm sees it. Prompts stand right behind it, so its position never moves."""
+    as the next block's norm sees it. Prompts stand right after it, so its position never changes."""
 
     family = "vim"
 
@@ -39,9 +39,6 @@ class VimModel(Model):
 
     def pool(self, hidden: Tensor) -> Tensor:
         return self.net.norm_f(hidden[:, self.net.cls_index])
-
-    def head(self, z: Tensor) -> Tensor:
-        return self.net.head(z)
 
     def probe(self, block: int, hidden: Tensor) -> Tensor:
         last = block == len(self.blocks) - 1

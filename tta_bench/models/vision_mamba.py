@@ -1,7 +1,7 @@
 """Vision Mamba (Zhu et al., 2024) in plain PyTorch, with the official parameter names.
 
 Bidirectional "bimamba v2" mixers, class token in the middle of the sequence, learnt absolute
-positions, RMSNorm without bias. No kernels of CUDA: the same file trains, adapts and counts bytes.
+positions, RMSNorm without bias. There are no CUDA kernels: the same code trains, adapts and counts bytes.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class MambaMixer(nn.Module):
         a = -torch.exp(torch.stack([self.A_log, self.A_b_log]))
         skip = torch.stack([self.D, self.D_b]).unsqueeze(1)
         y = torch.addcmul(selective_scan(u, F.softplus(delta), a, b, c), u, skip)
-        # Gating commutes with the flip, so both directions are joined before it.
+        # Gating commutes with the flip, so both directions are added before it.
         y = (y[:, 0] + y[:, 1].flip(0)) * F.silu(z)
         return self.out_proj(y / 2).transpose(0, 1)
 
     def _conv(self, x: Tensor, suffix: str) -> Tensor:
         """Causal depthwise convolution over time, as shifted multiply-adds on [L, B, D]."""
         conv: Any = self.get_submodule(f"conv1d{suffix}")
-        taps = conv.weight.squeeze(1).unbind(1)  # the last tap is the present
+        taps = conv.weight.squeeze(1).unbind(1)  # the last tap is the current step
         length = len(x)
         padded = F.pad(x, (0, 0, 0, 0, len(taps) - 1, 0))
         out: Tensor = conv.bias
@@ -137,7 +137,7 @@ class VisionMamba(nn.Module):
         nn.init.trunc_normal_(self.pos_embed, std=0.02)
         nn.init.trunc_normal_(self.head.weight, std=0.02)
         nn.init.zeros_(self.head.bias)
-        for block in self.layers:  # keeps the residual stream's variance flat with depth
+        for block in self.layers:  # keeps the variance of the residual stream constant over depth
             out: Any = block.get_submodule("mixer.out_proj")
             out.weight.data.div_(math.sqrt(len(self.layers)))
 

@@ -14,7 +14,7 @@ from tta_bench.api import Model
 
 class VitModel(Model):
     """Hidden state: tokens [B, T, d], class token first; layer feature: the class token as the next
-    block's first norm sees it (the last one: as the final norm leaves it)."""
+    block's first norm sees it (for the last block: the output of the final norm)."""
 
     family = "vit"
 
@@ -38,12 +38,9 @@ class VitModel(Model):
         return self.net.norm_pre(embedded)
 
     def pool(self, hidden: Tensor) -> Tensor:
-        if self.net.global_pool == "token":  # a norm works token by token: one row is enough
+        if self.net.global_pool == "token":  # norms act on each token separately, so one row is enough
             return self.net.fc_norm(self.net.norm(hidden[:, 0]))
         return self.net.forward_head(self.net.norm(hidden), pre_logits=True)
-
-    def head(self, z: Tensor) -> Tensor:
-        return self.net.head(z)
 
     def probe(self, block: int, hidden: Tensor) -> Tensor:
         last = block == len(self.blocks) - 1

@@ -1,4 +1,4 @@
-"""State dicts: tensors only, from a file or the hub, known by their SHA-256, loaded only if they fit."""
+"""State dicts: tensors only, from a file or the hub, identified by SHA-256, loaded only if they fit."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from torch import Tensor, nn
 
 from tta_bench.errors import UserError
 
-NAMED = 4  # keys that a complaint spells out
+NAMED = 4  # keys that an error message lists
 HUB_FILE = "model.safetensors"
 UNUSED = "num_batches_tracked"  # older checkpoints lack it; no prediction depends on it
 
 
 class BadWeights(UserError):
-    """Weights that cannot be had or do not fit: which, why, and what to do."""
+    """Weights that are missing, unreadable or of another network: which, why, and the remedy."""
 
 
 def read(path: Path, device: str = "cpu") -> dict[str, Tensor]:
-    """The tensors of a state dict; nothing in the file is run. On `meta`, their names and shapes alone."""
+    """The tensors of a state dict; no code in the file is run. On `meta`, only names and shapes."""
     try:
         if path.suffix == ".safetensors":
             return _shapes(path) if device == "meta" else load_file(path, device)
@@ -34,7 +34,11 @@ def read(path: Path, device: str = "cpu") -> dict[str, Tensor]:
         with torch.serialization.safe_globals([Namespace]):
             content = torch.load(path, map_location=device, weights_only=True)
     except (OSError, RuntimeError, ValueError, EOFError, KeyError, UnpicklingError, SafetensorError) as error:
-        raise _unreadable(path, error) from error
+        reason = str(error).split("\n")[0].split(". ")[0].rstrip(".")
+        raise BadWeights(
+            f"{path}: cannot be read as tensors ({type(error).__name__}: {reason}). Give a .safetensors "
+            "file, or a .pth with nothing but a state dict in it."
+        ) from error
     for key in ("model", "state_dict"):
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
             content = content[key]
@@ -44,7 +48,7 @@ def read(path: Path, device: str = "cpu") -> dict[str, Tensor]:
 
 
 def misfit(state: Mapping[str, Tensor], net: nn.Module) -> str | None:
-    """What keeps a state dict from being this network's, naming keys; None if it fits."""
+    """Why a state dict does not fit this network, with keys; None if it fits."""
     wanted = net.state_dict()
     parts = {
         "missing": [key for key in wanted if key not in state and not key.endswith(UNUSED)],
@@ -63,11 +67,11 @@ def load_(net: nn.Module, path: Path) -> None:
     state = read(path)
     if wrong := misfit(state, net):
         raise BadWeights(f"{path}: {wrong}. Give a state dict of this architecture.")
-    net.load_state_dict(net.state_dict() | state)  # what may be missing stays as it is
+    net.load_state_dict(net.state_dict() | state)  # keys that may be missing keep their values
 
 
 def in_hub_cache(repository: str) -> Path | None:
-    """The file of a hub repository if this machine has it; asks no network."""
+    """The file of a hub repository if it is in the cache; does not use the network."""
     from huggingface_hub import try_to_load_from_cache
 
     found = try_to_load_from_cache(repository, HUB_FILE)
@@ -75,7 +79,7 @@ def in_hub_cache(repository: str) -> Path | None:
 
 
 def fetch(repository: str) -> Path:
-    """The file of a hub repository, downloaded if need be."""
+    """The file of a hub repository, downloaded if necessary."""
     if here := in_hub_cache(repository):
         return here
     found = _download(repository)
@@ -89,12 +93,12 @@ def fetch(repository: str) -> Path:
 
 @lru_cache(maxsize=64)
 def _download(repository: str) -> Path | str:
-    """Where the file is now, or why it could not be had; without a network it takes long to find out."""
+    """The path of the downloaded file, or the error's name; cached, since a failure takes long."""
     from huggingface_hub import hf_hub_download
 
     try:
         return Path(hf_hub_download(repository, HUB_FILE))
-    except Exception as error:  # the hub and its transport raise a zoo of errors
+    except Exception as error:  # the hub and its HTTP client raise many kinds of errors
         return type(error).__name__
 
 
@@ -111,14 +115,6 @@ def _shapes(path: Path) -> dict[str, Tensor]:
     with safe_open(path, framework="pt") as file:
         shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
     return {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
-
-
-def _unreadable(path: Path, error: Exception) -> BadWeights:
-    reason = str(error).split("\n")[0].split(". ")[0].rstrip(".")
-    return BadWeights(
-        f"{path}: cannot be read as tensors ({type(error).__name__}: {reason}). Give a .safetensors file, or "
-        "a .pth with nothing but a state dict in it."
-    )
 
 
 def _some(keys: list[str]) -> str:

@@ -1,8 +1,8 @@
-"""`tta-bench report`: one HTML page about a results folder, complete in itself.
+"""`tta-bench report`: one self-contained HTML page about a results folder.
 
     stores ─data.gather→ plain data ─build.page→ HTML ─build.write→ report.html
 
-Every number of the page comes out of `table.build` and `render`, as those of the tables do.
+Every number of the page comes from `tables.build` and `tables.render`, as in the tables.
 """
 
 from tta_bench.report.build import page, write

@@ -1,4 +1,4 @@
-"""Data to one HTML file: template, style, scripts and the plotting library, all inside it."""
+"""Writes one HTML file with the data, style, scripts and the plotting library inside it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from tta_bench.errors import UserError
-from tta_bench.store import write_atomically, writing
+from tta_bench.files import write_atomically, write_errors
 
-# Joined in this order into one module; each file's first line says what it is about.
+# Joined in this order into one module.
 SCRIPTS = (
     "dom.js",
     "state.js",
@@ -36,19 +36,19 @@ SLOT = re.compile(r"\{\{(\w+)\}\}")
 
 
 def write(data: Mapping[str, Any], path: Path) -> int:
-    """Write the page to a file; its size in bytes."""
+    """Write the page to a file; returns its size in bytes."""
     if not path.parent.is_dir():
         missing = f"{path}: the folder {path.parent} does not exist."
         raise UserError(f"{missing} Make it, or choose another --output.")
     content = page(data).encode()
-    with writing(path, "Choose another --output."):
+    with write_errors(path, "Choose another --output."):
         write_atomically(path, content)
     return len(content)
 
 
 def page(data: Mapping[str, Any]) -> str:
-    """The page: it asks no network, and runs no script but the two that it was made with."""
-    import vl_convert  # only reports wait for it
+    """The page, which needs no network and runs only the two scripts inside it."""
+    import vl_convert  # slow to import, and only reports need it
 
     library = as_script(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
     script = as_script("\n".join(map(_read, SCRIPTS)))
@@ -64,24 +64,24 @@ def page(data: Mapping[str, Any]) -> str:
 
 
 def as_data(data: Mapping[str, Any]) -> str:
-    """JSON that an HTML parser reads as nothing but text, whatever the names in it are."""
+    """JSON that an HTML parser always reads as text, whatever names it contains."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def as_script(text: str) -> str:
-    """JavaScript without anything that would end its element early."""
+    """JavaScript without any text that would end the script element."""
     return re.sub(r"<(?=!--|/?script)", r"\\x3c", text.replace("\r\n", "\n"), flags=re.IGNORECASE)
 
 
 def _policy(*scripts: str) -> str:
-    """A content security policy: these scripts and no others, and no requests at all."""
+    """A content security policy that allows only these scripts, and no requests."""
     hashes = (base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts)
     allowed = " ".join(f"'sha256-{found}'" for found in hashes)
     rules = (
         "default-src 'none'",
         f"script-src {allowed}",
-        "style-src 'unsafe-inline'",  # charts set styles of their elements
+        "style-src 'unsafe-inline'",  # charts set inline styles
         "img-src data:",
         "base-uri 'none'",
         "form-action 'none'",

@@ -1,4 +1,4 @@
-"""Where a number comes from: everything that is recorded about a cell, without its results."""
+"""Provenance: everything that is recorded about a cell, except its results."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tta_bench.store import Record, ResultStore, cell_status
+from tta_bench.results.record import Record, cell_status
+from tta_bench.results.store import ResultStore
 
-# What makes a stream, whatever the seed; cells that differ in any of it never share a table.
+# The fields that define a stream, apart from the seed; cells of different streams never share a table.
 STREAM = ("data", "domains", "rounds", "batch_size", "limit", "order")
-UNTOLD = "not recorded"
+NOT_RECORDED = "not recorded"
 
 
 class Fingerprints:
-    """The fingerprints of streams, equal ones once: all cells of a seed saw the same images."""
+    """The distinct lists of stream fingerprints; all cells of a seed see the same images and share one."""
 
     def __init__(self) -> None:
         self.lists: list[list[list[Any]]] = []
 
     def number(self, records: Sequence[Record]) -> int:
-        """The number of the list of (round, corruption, fingerprint) that these records have."""
+        """The index of the list of (round, corruption, fingerprint) of these records."""
         found = sorted([r["round"], r["corruption"], r["fingerprint"]] for r in records)
         if found not in self.lists:
             self.lists.append(found)
@@ -28,7 +29,7 @@ class Fingerprints:
 
 
 def provenance(cell: Record, store: ResultStore, fingerprints: Fingerprints) -> dict[str, Any]:
-    """What the page shows about one cell."""
+    """The provenance of one cell."""
     records = store.read(cell["key"])
     facts = store.description(cell["key"]) or {}
     environments = list(facts.get("environments", {}).values()) or [{}]
@@ -40,7 +41,7 @@ def provenance(cell: Record, store: ResultStore, fingerprints: Fingerprints) -> 
         "records": [len(ok), cell["records_expected"]],
         "repeated": sum("repeats" in record for record in ok),
         "seconds": round(sum(r["seconds"] for r in ok if "repeats" not in r), 1),
-        "weights": facts.get("weights_sha256") or cell["model"]["fingerprint"] or UNTOLD,
+        "weights": facts.get("weights_sha256") or cell["model"]["fingerprint"] or NOT_RECORDED,
         "plugins": {name: _json(cell[name]) for name in ("model", "quantizer", "method", "data")},
         "data_note": facts.get("data_note") or "",
         "variant": cell["variant"],
@@ -53,7 +54,7 @@ def provenance(cell: Record, store: ResultStore, fingerprints: Fingerprints) -> 
 
 
 def _json(value: Any) -> Any:
-    """The value with numbers that JSON does not have as texts."""
+    """The value with infinities and NaN as texts, as JSON has no such numbers."""
     if isinstance(value, dict):
         return {name: _json(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -62,12 +63,12 @@ def _json(value: Any) -> Any:
 
 
 def _each(environments: Sequence[dict[str, Any]], name: str) -> str:
-    """What the machines that computed a cell say, each thing once."""
-    return "; ".join(dict.fromkeys(str(each.get(name, UNTOLD)) for each in environments))
+    """The distinct values of a field in the environments of a cell."""
+    return "; ".join(dict.fromkeys(str(each.get(name, NOT_RECORDED)) for each in environments))
 
 
 def stream_name(cell: Record) -> str:
-    """A stream in words."""
+    """A stream as text."""
     severities = sorted({severity for _, severity in cell["domains"] if severity})
     parts = [
         cell["data"]["use"],

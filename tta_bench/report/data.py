@@ -1,4 +1,4 @@
-"""What the page is about, as plain data: tables of every stream, flags, curves and provenance."""
+"""The data of the page: tables of every stream, flags, curves and provenance."""
 
 from __future__ import annotations
 
@@ -7,30 +7,33 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tta_bench import __version__, frame
-from tta_bench.layouts.lines import Line, lines
-from tta_bench.layouts.records import Record, read
-from tta_bench.reference import Reference, cell_of, load
+from tta_bench import __version__
 from tta_bench.report import flags, online
 from tta_bench.report.cells import STREAM, Fingerprints, provenance, stream_name
 from tta_bench.report.tables import RowKey, key_of, packed
-from tta_bench.store import ResultStore
-from tta_bench.table import Row, Table, TableError, build, tied
+from tta_bench.results.store import ResultStore
+from tta_bench.tables import frame
+from tta_bench.tables.assembly.published import cell_of
+from tta_bench.tables.assembly.records import TidyRecord, read
+from tta_bench.tables.assembly.row_records import RowRecords, by_row
+from tta_bench.tables.build import build, tied
+from tta_bench.tables.reference import Reference, load
+from tta_bench.tables.table import Row, Table, TableError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-SOURCE = "source"  # the plugin that adapts nothing: what gains are measured against
+SOURCE = "source"  # the method without adaptation: the baseline of gains
 
 
 def gather(
     stores: Sequence[ResultStore], reference: str | None = None, allow_mixed: bool = False
 ) -> dict[str, Any]:
-    """Everything the page shows about benchmarks, a part for each stream they have."""
-    told, prints = _cells(stores), Fingerprints()
-    cells = {key: provenance(cell, store, prints) for key, (cell, store) in told.items()}
+    """Everything the page shows about benchmarks, separately for each of their streams."""
+    known, prints = _cells(stores), Fingerprints()
+    cells = {key: provenance(cell, store, prints) for key, (cell, store) in known.items()}
     streams: dict[str, list[str]] = defaultdict(list)
-    for key, (cell, _) in told.items():
+    for key, (cell, _) in known.items():
         streams[json.dumps([cell[name] for name in STREAM])].append(key)
     published = None if reference is None else load(reference)
     tidy = frame.load(*stores)
@@ -38,8 +41,8 @@ def gather(
         raise TableError("report", "there are no cells", "Run the benchmark first: tta-bench run")
     parts = []
     for keys in streams.values():
-        part = _Part(tidy[tidy["key"].isin(keys)], cells, published, allow_mixed)
-        parts.append({"name": stream_name(told[keys[0]][0])} | part.data())
+        stream = _StreamReport(tidy[tidy["key"].isin(keys)], cells, published, allow_mixed)
+        parts.append({"name": stream_name(known[keys[0]][0])} | stream.data())
     return {
         "title": " + ".join(store.folder.name for store in stores),
         "version": __version__,
@@ -51,7 +54,7 @@ def gather(
 
 
 def _cells(stores: Sequence[ResultStore]) -> dict[str, tuple[dict[str, Any], ResultStore]]:
-    """Cells by key, each with the store that has it; of two stores, the first."""
+    """Cells by key, each with its store; with the first, if several have it."""
     found: dict[str, tuple[dict[str, Any], ResultStore]] = {}
     for store in stores:
         for cell in store.manifest()["cells"]:
@@ -59,8 +62,8 @@ def _cells(stores: Sequence[ResultStore]) -> dict[str, tuple[dict[str, Any], Res
     return found
 
 
-class _Part:
-    """One stream: its tables and all that belongs to their rows."""
+class _StreamReport:
+    """The tables of one stream, and the data about their rows."""
 
     def __init__(
         self,
@@ -72,7 +75,7 @@ class _Part:
         self.frame, self.cells, self.allow_mixed = frame, cells, allow_mixed
         records = read(frame)
         self.reference = reference if reference is not None and _has_any(reference, records) else None
-        self.keys = {r.key: _key(line) for line in lines("report", records) for r in line.records}
+        self.keys = {r.key: _key(row) for row in by_row("report", records) for r in row.records}
         self.sources = [self.keys[record.key] for record in records if record.method_plugin == SOURCE]
         run = sorted({int(number) for number in frame["round"][frame["status"] == "ok"]})
         self.rounds: list[int] = run or [int(frame["rounds"].max())]
@@ -90,12 +93,12 @@ class _Part:
         return build(shown, layout, round=number, reference=name, allow_mixed=self.allow_mixed)
 
     def _shown(self, number: int | None) -> DataFrame:
-        """The records of one round, and what cells say of themselves."""
+        """The records of one round, and those without a round."""
         rounds = self.frame["round"]
         return self.frame if number is None else self.frame[rounds.isna() | (rounds == number)]
 
     def _ties(self, number: int) -> dict[int, list[int] | None]:
-        """For each row, the rows of all models whose accuracy in a round cannot be told from its own."""
+        """For each row, the rows of all models that are tied with it in a round."""
         own = [self.places[key_of(*pair)] for pair in flags.own_rows(self.by_round["cost"][number])]
         found = tied(self._shown(number), "cost", "accuracy")
         return {
@@ -104,7 +107,7 @@ class _Part:
         }
 
     def data(self) -> dict[str, Any]:
-        """The stream as the page has it."""
+        """The data of the stream."""
         tables = {
             layout: {str(number): packed(table, self.places) for number, table in found.items()}
             for layout, found in self.by_round.items()
@@ -127,11 +130,12 @@ class _Part:
             key = key_of(group, row)
             source = next((other for other in self.sources if other[:4] == key[:4]), None)
             mine = [name for name, of in self.keys.items() if of == key]
+            records = self.frame[self.frame["key"].isin(mine)]
             warnings = [
                 *flags.forgetting(self.long_term, row),
                 *flags.collapse(curves[key], None if source is None else curves[source]),
-                *flags.nonfinite(self._nonfinite(mine)),
-                *flags.incomplete(*self._states(mine, row)),
+                *flags.nonfinite(int(records["nonfinite_images"].dropna().sum())),
+                *flags.incomplete(list(records["status"].unique()), self._reasons(row)),
             ]
             facts = {
                 "label": row.label,
@@ -144,25 +148,19 @@ class _Part:
             found.append(key._asdict() | facts)
         return found
 
-    def _nonfinite(self, keys: Sequence[str]) -> int:
-        counts = self.frame[self.frame["key"].isin(keys)]["nonfinite_images"]
-        return int(counts.dropna().sum())
-
-    def _states(self, keys: Sequence[str], row: Row) -> tuple[list[str], list[str]]:
-        """The states of a row's cells, and why its average is a dash."""
-        states = self.frame[self.frame["key"].isin(keys)]["status"].unique()
+    def _reasons(self, row: Row) -> list[str]:
+        """Why the average of a row is a dash."""
         average = row.entries[[column.key for column in self.long_term.columns].index("average")]
         marks = [] if average.value is not None else average.marks
-        return list(states), [self.long_term.footnotes[mark - 1] for mark in marks]
+        return [self.long_term.footnotes[mark - 1] for mark in marks]
 
 
-def _key(line: Line) -> RowKey:
-    row = line.row
-    return RowKey(*line.group, row.method, row.variant, row.reset, line.versions, row.settings)
+def _key(row: RowRecords) -> RowKey:
+    method, variant, reset, _, settings = row.id
+    return RowKey(*row.group, method, variant, reset, row.versions, settings)
 
 
-def _has_any(reference: Reference, records: Sequence[Record]) -> bool:
-    """Whether a publication has any number for any of these cells."""
+def _has_any(reference: Reference, records: Sequence[TidyRecord]) -> bool:
+    """Whether a reference has a number for any of these cells."""
     cells = {record.key: cell_of(record) for record in records}
-    wanted = {id(row.wanted): row.wanted for row in reference.rows}
-    return any(w.matches(cell) for w in wanted.values() for cell in cells.values())
+    return any(row.wanted.matches(cell) for row in reference.rows for cell in cells.values())

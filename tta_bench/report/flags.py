@@ -1,4 +1,4 @@
-"""What a reader should be warned of: methods that forget, collapse, or have no number, and why."""
+"""Warnings for readers: methods that forget, collapse, or have no number, with the reason."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tta_bench.report.tables import RowKey, key_of
-from tta_bench.table import Row, RowGroup, Table
+from tta_bench.tables.table import Row, RowGroup, Table
 
 FORGETTING_POINTS = 1.0
 COLLAPSED_SHARE = 0.5
 
 
 class Flag(NamedTuple):
-    """A warning: its kind in one word, and what it is about."""
+    """A warning: its kind and its text."""
 
     kind: str
     text: str
 
 
-class Place(NamedTuple):
+class DomainInRound(NamedTuple):
     """A domain of one round."""
 
     round: int
     corruption: str
 
 
-Curve = Mapping[Place, float]
+Curve = Mapping[DomainInRound, float]
 
 
 def forgetting(long_term: Table, row: Row) -> list[Flag]:
@@ -48,10 +48,14 @@ def forgetting(long_term: Table, row: Row) -> list[Flag]:
 def collapse(own: Curve, source: Curve | None) -> list[Flag]:
     """A flag if accuracy fell below `COLLAPSED_SHARE` of what the model has without adaptation.
 
-    Where the benchmark has no such row, a method is held against its own first round.
+    If the benchmark has no row without adaptation, a method is compared with its own first round.
     """
-    limits = {place: own.get(Place(1, place.corruption), 0) for place in own} if source is None else source
-    fallen = [place for place in own if own[place] < COLLAPSED_SHARE * limits.get(place, 0)]
+    limits = (
+        {domain: own.get(DomainInRound(1, domain.corruption), 0) for domain in own}
+        if source is None
+        else source
+    )
+    fallen = [domain for domain in own if own[domain] < COLLAPSED_SHARE * limits.get(domain, 0)]
     if not fallen:
         return []
     first, than = min(fallen), "its own in round 1" if source is None else "that of the unadapted model"
@@ -60,31 +64,31 @@ def collapse(own: Curve, source: Curve | None) -> list[Flag]:
     return [Flag("collapses", f"accuracy below {COLLAPSED_SHARE:.0%} of {than} in {count}, {where}")]
 
 
-def curves(per_corruption: Mapping[int, Table]) -> dict[RowKey, dict[Place, float]]:
-    """Per row its accuracy in every domain of every round, as far as there is one."""
-    found: dict[RowKey, dict[Place, float]] = {}
+def curves(per_corruption: Mapping[int, Table]) -> dict[RowKey, dict[DomainInRound, float]]:
+    """For each row its accuracy in every domain of every round that has one."""
+    found: dict[RowKey, dict[DomainInRound, float]] = {}
     for round_, table in per_corruption.items():
         for group, row in own_rows(table):
             curve = found.setdefault(key_of(group, row), {})
             for column, entry in zip(table.columns, row.entries, strict=True):
                 if column.kind == "accuracy" and column.key != "average" and entry.value is not None:
-                    curve[Place(round_, column.key)] = float(entry.value)
+                    curve[DomainInRound(round_, column.key)] = float(entry.value)
     return found
 
 
 def own_rows(table: Table) -> list[tuple[RowGroup, Row]]:
-    """The rows of a table that are ours, not a paper's."""
-    return [(group, row) for group in table.groups for row in group.rows if not row.published]
+    """The rows of a table without the published ones."""
+    return [pair for pair in table.rows if not pair[1].published]
 
 
 def nonfinite(images: int) -> list[Flag]:
-    """A flag if a method's answers were not numbers."""
+    """A flag if a method predicted NaN or infinite values."""
     text = f"{images:,} predictions were not finite; they count as wrong"
     return [Flag("not finite", text)] if images else []
 
 
 def incomplete(statuses: Sequence[str], reasons: Sequence[str]) -> list[Flag]:
-    """A flag if a row has no number in the end: the worst of its cells' states, and the table's words."""
+    """A flag if a row is not complete: the worst status of its cells, and the reasons from the table."""
     for status in ("failed", "unsupported", "pending"):
         if status in statuses:
             return [Flag(status, "; ".join(reasons) or "not all records are there yet")]

@@ -1,4 +1,4 @@
-"""Accuracy inside the domains of a round, batch by batch, thin enough for a page."""
+"""Accuracy in the domains of a round, batch by batch, with few enough points for a page."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tta_bench.corruptions.sets import SHORT_NAMES
-from tta_bench.figures.online import mean_curves
+from tta_bench.tables.online_curves import mean_curves
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-MOST_POINTS = 16  # of a domain; ImageNet-C has 782 batches in each
+MOST_POINTS = 16  # per domain; a domain of ImageNet-C has 782 batches
 
 
 def curves(frame: DataFrame, round_: int, places: Mapping[str, int]) -> dict[str, Any]:
-    """The mean curve over seeds of every row in one round; `places` are the rows of cells.
+    """The mean curve over seeds of every row in one round; `places` has the row of each cell.
 
-    Only domains that all seeds of a row have finished, from the first on without a gap, are drawn. Curves
-    share their `grids`, which count domains: 2.5 is half-way through the third.
+    A curve ends before the first domain that some seed of its row has not finished. Equal x coordinates are
+    stored once, in `grids`; they count domains: 2.5 is the middle of the third.
     """
     row = frame["key"].map(places)
     seeds = frame.groupby(row)["seed"].nunique()
@@ -38,7 +38,7 @@ def curves(frame: DataFrame, round_: int, places: Mapping[str, int]) -> dict[str
 
 
 def _leading(records: DataFrame, seeds: int) -> DataFrame:
-    """The records of the first domains that every seed has, without a gap."""
+    """The records of the domains before the first that some seed lacks."""
     counts = records.groupby("domain_order")["seed"].nunique()
     complete = set(counts[counts == seeds].index.astype(int))
     length = next(i for i in range(len(complete) + 1) if i not in complete)
@@ -46,7 +46,7 @@ def _leading(records: DataFrame, seeds: int) -> DataFrame:
 
 
 def _thinned(records: DataFrame) -> tuple[list[float], list[float]]:
-    """A curve with at most `MOST_POINTS` a domain; the last, which is the domain's accuracy, is kept."""
+    """A curve with at most `MOST_POINTS` per domain, including the last, which is the domain's accuracy."""
     grid: list[float] = []
     accuracy: list[float] = []
     start = 0

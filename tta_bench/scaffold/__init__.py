@@ -1,8 +1,8 @@
-"""`tta-bench new`: a complete plugin package, of real code that runs as it is, to be changed from there.
+"""`tta-bench new`: create a complete plugin package with working code to start from.
 
-The templates are valid Python themselves, so that they are linted and typed like the rest. In them,
+The templates are valid Python, so that they are linted and type-checked like other code. In them,
 `plugin-name`, `plugin_module`, `PluginClass`, `plugin_object` (the class, or a corruption's function),
-`plugin-kind` and `plugin-group` stand for what is asked for.
+`plugin-kind` and `plugin-group` are placeholders.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 
 import yaml
 
-from tta_bench import registry
-from tta_bench.errors import UserError
-from tta_bench.store import writing
+from tta_bench.errors import UserError, suggest
+from tta_bench.files import write_errors
+from tta_bench.plugins import registry
 
 GROUPS = {
     "method": "methods",
@@ -43,19 +43,19 @@ def create(kind: str, name: str, parent: Path) -> Path:
     words = _words(kind, name)
     folder = parent / f"tta-bench-{name}"
     if folder.exists():
-        raise UserError(f"{folder}: is there already. Choose another name, or another place with --into.")
+        raise UserError(f"{folder}: exists already. Choose another name, or another folder with --into.")
     templates = files("tta_bench") / "scaffold" / "templates"
     texts = {
         _filled(target, words): _filled((templates / _filled(source, words)).read_text("utf-8"), words)
         for source, target in FILES.items()
     }
-    with writing(folder, "Choose another place with --into."):
+    with write_errors(folder, "Choose another folder with --into."):
         _write(folder, texts)
     return folder
 
 
 def next_steps(kind: str, name: str, folder: Path) -> str:
-    """What to do with the package."""
+    """The commands to use the new package."""
     return (
         f'{folder}: the {kind} "{name}", a complete package. Next:\n'
         f"  cd {folder}\n"
@@ -67,26 +67,26 @@ def next_steps(kind: str, name: str, folder: Path) -> str:
 
 
 def _words(kind: str, name: str) -> dict[str, str]:
-    """What stands for what, once kind and name are found to be free and fit."""
+    """The text for each placeholder; UserError if the kind is unknown or the name cannot be used."""
     if kind not in GROUPS:
-        raise UserError(f'new: unknown kind "{kind}". {registry.suggest(kind, list(GROUPS))}')
-    # A benchmark file must read the name as a text, which it does not do with `on` or `null`.
+        raise UserError(f'new: unknown kind "{kind}". {suggest(kind, list(GROUPS))}')
+    # YAML must read the name as text, which it does not with `on` or `null`.
     if len(name) > LONGEST_NAME or not NAME.fullmatch(name) or yaml.safe_load(name) != name:
         raise UserError(
             f'new {kind}: "{name}" cannot be a name. Use letters, digits and single dashes, a letter first, '
-            f"{LONGEST_NAME} characters at most, and no word of YAML's; e.g. my-{kind}."
+            f"{LONGEST_NAME} characters at most, and no YAML keyword; e.g. my-{kind}."
         )
     for group in registry.GROUPS:
         for taken in registry.names(group):
             if taken.lower() == name.lower():
                 owner = registry.origin(group, taken)
                 raise UserError(
-                    f'new {kind}: "{taken}" is taken, in {group}, by {owner}. Choose another name.'
+                    f'new {kind}: "{taken}" in {group} is already used by {owner}. Choose another name.'
                 )
     module = f"tta_bench_{name.replace('-', '_').lower()}"
     if find_spec(module) is not None:
         raise UserError(f"new {kind}: a module {module} is installed already. Choose another name.")
-    # The kind at its end keeps a class from being called None, or like something it imports.
+    # The kind at the end avoids class names such as None, or those of imported classes.
     words = f"{name}-{kind}".split("-")
     a_class, a_function = "".join(word[0].upper() + word[1:] for word in words), "_".join(words).lower()
     return {
@@ -104,7 +104,7 @@ def _filled(text: str, words: dict[str, str]) -> str:
 
 
 def _write(folder: Path, texts: dict[str, str]) -> None:
-    """All of the files, or none."""
+    """Write all files, or none."""
     folder.mkdir(parents=True)
     try:
         for name, text in texts.items():

@@ -1,4 +1,4 @@
-"""What a search may still spend, and which trials are worth going on with: pure decisions from the ledger."""
+"""The remaining budget of a search, and which trials to continue; both depend only on the ledger."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ import numpy as np
 
 from tta_bench.tune.ledger import Ledger
 
-KEPT = 0.5  # share of the trials that pass each rung
-MOST_REPEATS = 100  # samples in a row that were tried already: the space is exhausted
+KEPT = 0.5  # share of the trials that continue after each rung
+MOST_REPEATS = 100  # consecutive samples that were tried before: the space is exhausted
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The images forward that one goal may take; the same for every goal."""
+    """The forward passes of images that one goal may use; the same for every goal."""
 
     images: int
     steps: int  # of a whole trial
-    declared: int  # what a step should cost, before any has been measured
+    declared: int  # expected cost of a step, until one has been measured
 
     def whole(self, ledger: Ledger) -> int:
-        """What one whole trial costs."""
+        """The cost of one whole trial."""
         return self.steps * (ledger.step_cost or self.declared)
 
     def allows(self, ledger: Ledger, running: Sequence[int]) -> bool:
-        """Whether another whole trial fits beside what the running ones may still take."""
+        """Whether another whole trial fits, if all running trials use their full cost."""
         whole = self.whole(ledger)
-        owed = sum(max(0, whole - ledger.trials[number].spent) for number in running)
-        return ledger.spent + owed + whole <= self.images
+        reserved = sum(max(0, whole - ledger.trials[number].spent) for number in running)
+        return ledger.spent + reserved + whole <= self.images
 
 
 def rungs(steps: int) -> list[int]:
-    """After how many steps a trial is looked at: 1, 2, 4, …, before the last."""
+    """The numbers of steps after which a trial may be stopped: 1, 2, 4, …, before the last."""
     return [2**i for i in range(steps.bit_length()) if 2**i < steps]
 
 
 def promising(ledger: Ledger, number: int, steps: int) -> bool:
-    """Whether a trial goes on: asynchronous successive halving over all trials in the book (ASHA).
+    """Whether a trial continues, by asynchronous successive halving (ASHA) over all trials in the ledger.
 
-    At a rung it must be no worse than the better half of those that got there before. Trial 0, which is what
-    would run untuned, always goes on: everything is measured against it.
+    At a rung it must not be worse than the better half of the trials that reached it before. Trial 0 has the
+    untuned parameters and always continues, as it is the baseline.
     """
     done = len(ledger.trials[number].accuracies)
     if number == 0 or done not in rungs(steps):

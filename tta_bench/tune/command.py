@@ -1,4 +1,4 @@
-"""`tta-bench tune FILE` from its arguments to its files; the command line only parses."""
+"""`tta-bench tune FILE`: runs the searches and writes their files; the command line only parses."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tta_bench import config
-from tta_bench import run as running
 from tta_bench.config import Benchmark
 from tta_bench.errors import ConfigError, Problem, UserError
-from tta_bench.grid import Cell
-from tta_bench.interrupt import Interrupt
-from tta_bench.progress import Progress
-from tta_bench.ray_runner import RayRunner
-from tta_bench.store import Record, ResultStore, describe, write_atomically
+from tta_bench.execution import run as running
+from tta_bench.execution.interrupt import Interrupt
+from tta_bench.execution.progress import RunProgress
+from tta_bench.execution.ray.driver import RayRunner
+from tta_bench.execution.recorder import ResultRecorder
+from tta_bench.files import write_atomically
+from tta_bench.grid import Cell, only, row_of
+from tta_bench.results.record import Record
+from tta_bench.results.store import ResultStore
 from tta_bench.tune import presets_file, sensitivity
 from tta_bench.tune.goal import Goal, goals, held_out
-from tta_bench.tune.presets_file import Found
+from tta_bench.tune.ledger import Ledger
 from tta_bench.tune.search import prepare, tune
-from tta_bench.writer import Writer
 
 
-class Silent(Progress):
-    """Trials are told of one by one, as they end; a bar over cells would not know how many there will be."""
+class Silent(RunProgress):
+    """Reports only notes, one per finished trial: a progress bar would not know the number of cells."""
 
     def started(self, cell: Cell, kept: int) -> None:
         pass
@@ -33,23 +35,23 @@ class Silent(Progress):
 
 
 @dataclass(frozen=True)
-class Request:
-    """What was asked for."""
+class TuneRequest:
+    """The arguments of the command."""
 
     benchmark: Benchmark
     file: str
     results: Path
     output: Path
-    budget: int | None  # None: the file's
+    budget: int | None  # None: the budget in the file
     workers: int | None
     address: str | None
     chosen: Sequence[str]  # of --only
     quiet: bool
 
 
-def run(asked: Request) -> str:
-    """Search for everything the file names; the sensitivity table as text."""
-    section = held_out(asked.benchmark, asked.file).tune  # refuses before anything is downloaded
+def run(asked: TuneRequest) -> str:
+    """Run all searches and write the presets file; returns the sensitivity table as text."""
+    section = held_out(asked.benchmark, asked.file).tune  # checked before anything is downloaded
     config.fetch(asked.benchmark)
     wanted, idle = goals(asked.benchmark, asked.file)
     assert section is not None
@@ -68,10 +70,10 @@ def run(asked: Request) -> str:
         found = _search(wanted, budget, store, progress, asked)
         for note in store.damage.values():
             progress.note(note)
-        cells = [each.goal.trial(number) for each in found for number in each.ledger.trials]
-        store.write_manifest([describe(cell) for cell in cells])
+        cells = [ledger.goal.trial(number) for ledger in found for number in ledger.trials]
+        store.write_manifest([row_of(cell) for cell in cells])
         body = presets_file.content(asked.benchmark.name, budget, found)
-        table = sensitivity.lines(found)
+        table = sensitivity.table(found)
         write_atomically(store.folder / "sensitivity.csv", sensitivity.to_csv(table).encode())
     finally:
         lock.release()
@@ -79,30 +81,29 @@ def run(asked: Request) -> str:
     return sensitivity.to_text(table)
 
 
-def _chosen(wanted: list[Goal], asked: Request) -> list[Goal]:
-    """The goals that fit --only; an error if nothing is left."""
-    from tta_bench import grid
-
+def _chosen(wanted: list[Goal], asked: TuneRequest) -> list[Goal]:
+    """The goals selected by --only; raises an error if there are none."""
     cells = [goal.cell for goal in wanted]
-    kept = {cell.key for cell in grid.only(cells, asked.chosen)}
+    kept = {cell.key for cell in only(cells, asked.chosen)}
     wanted = [goal for goal in wanted if goal.cell.key in kept]
     if not wanted:
         text = (
-            "no method has a search space, or all of it is given. `tta-bench list methods --long` shows them."
+            "no method has a parameter to search: none has a search space, or the file sets all of it. "
+            "`tta-bench list methods --long` shows search spaces."
         )
         raise ConfigError(asked.file, [Problem("methods", text)])
     return wanted
 
 
 def _search(
-    wanted: Sequence[Goal], budget: int, store: ResultStore, progress: Progress, asked: Request
-) -> list[Found]:
-    """All searches, with as many trials at once as there are workers."""
+    wanted: Sequence[Goal], budget: int, store: ResultStore, progress: RunProgress, asked: TuneRequest
+) -> list[Ledger]:
+    """Run all searches, with as many trials at a time as there are workers."""
     section = asked.benchmark.run
     policy = running.policy(section)
     workers = asked.workers or (None if section.workers == "auto" else int(section.workers))
     with Interrupt(progress.note) as stop:
-        writer = Writer(store, progress, anew=[])
+        writer = ResultRecorder(store, progress, anew=[])
         searches = [prepare(goal, budget, writer, stop, progress.note) for goal in wanted]
         ray = RayRunner(workers or "auto", policy, asked.address)
         ray.connect()
@@ -112,4 +113,4 @@ def _search(
             ray.ray.shutdown()
         if stop():
             raise KeyboardInterrupt
-    return [Found(search.goal, search.ledger) for search in searches]
+    return [search.ledger for search in searches]

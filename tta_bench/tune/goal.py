@@ -1,4 +1,4 @@
-"""What is tuned: one method on one quantised model, over corruptions that no table will ever show."""
+"""What is tuned: one method on one quantised model, on corruptions that no table uses."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ from typing import Any
 
 import numpy as np
 
-from tta_bench import grid, registry
-from tta_bench.config import Benchmark, Choice
+from tta_bench import grid
+from tta_bench.config import Benchmark, PluginChoice
+from tta_bench.config.schema import TuneSection
 from tta_bench.corruptions.sets import IMAGENET_C_15
 from tta_bench.errors import ConfigError, Problem
 from tta_bench.grid import Cell
-from tta_bench.plan import make_method, repeats
-from tta_bench.schema import TuneSection
-from tta_bench.space import Spaces
+from tta_bench.planning.sharing import resolve
+from tta_bench.plugins import registry
+from tta_bench.plugins.search_space import Spaces
 
 
 @dataclass(frozen=True)
 class Goal:
-    """One method on one quantised model; trial 0 is what would run without any tuning."""
+    """One method on one quantised model; trial 0 has the parameters without tuning."""
 
     cell: Cell
-    given: dict[str, Any]  # what the file fixes, and so is not searched
+    given: dict[str, Any]  # parameters that the file sets, which are not searched
 
     @property
     def name(self) -> str:
-        """What progress and tables call it."""
+        """Its name in progress messages and tables."""
         labels = self.cell.labels
         return f"{labels.method} on {labels.model} {self.cell.bits}"
 
     @property
     def target(self) -> str:
-        """The name by which presets know the model."""
+        """The name of the model in presets."""
         return self.cell.model.make().title() or self.cell.model.use
 
     @property
     def spaces(self) -> Spaces:
-        """What is searched."""
+        """The search spaces of the parameters that the file does not set."""
         declared: Spaces = registry.load("methods", self.cell.method.use).search_space
         return {name: space for name, space in declared.items() if name not in self.given}
 
     @property
     def steps(self) -> int:
-        """How many domains a trial is asked about; rounds that only repeat count once."""
-        rounds = 1 if repeats(self.cell, make_method(self.cell)) else self.cell.rounds
-        return rounds * len(self.cell.domains)
+        """The number of domains of a trial over all rounds; rounds that repeat count once."""
+        return resolve(self.cell).positions
 
     def params(self, number: int) -> dict[str, Any]:
-        """The searched parameters of a trial: the same in every run of the same search."""
+        """The searched parameters of a trial, the same in every run of this search."""
         if number == 0:
             return {name: self.cell.method.params[name] for name in self.spaces}
         words = hashlib.sha256(f"{self.cell.key}/{number}".encode()).digest()
@@ -60,8 +60,8 @@ class Goal:
     def trial(self, number: int) -> Cell:
         """The cell of a trial."""
         params, method = self.params(number), self.cell.method
-        told = ", ".join(f"{name}={value}" for name, value in params.items())
-        label = f"{self.cell.labels.method} ({told})"
+        shown = ", ".join(f"{name}={value}" for name, value in params.items())
+        label = f"{self.cell.labels.method} ({shown})"
         cell = dataclasses.replace(
             self.cell,
             method=dataclasses.replace(method, params=method.params | params),
@@ -71,24 +71,24 @@ class Goal:
 
 
 def goals(benchmark: Benchmark, file: str) -> tuple[list[Goal], list[str]]:
-    """Everything there is to tune, and the names of methods that have nothing to be tuned."""
+    """All goals of a benchmark, and the names of methods without parameters to tune."""
     cells = grid.expand(held_out(benchmark, file), file)
-    by_name: dict[str, Choice] = {choice.name: choice for choice in benchmark.methods}
+    by_name: dict[str, PluginChoice] = {choice.name: choice for choice in benchmark.methods}
     found = [Goal(cell, dict(by_name[cell.labels.method].params)) for cell in cells]
     idle = dict.fromkeys(goal.cell.labels.method for goal in found if not goal.spaces)
     return [goal for goal in found if goal.spaces], list(idle)
 
 
 def held_out(benchmark: Benchmark, file: str) -> Benchmark:
-    """The benchmark as tuning sees it; refused if that would be anything that the tables are made of.
+    """The benchmark with the stream and seed for tuning; raises an error if tables use any of that data.
 
-    A file without a `tune` section is tuned on its own stream, so that one may be written for tuning alone.
+    Without a `tune` section, the stream of the file is used, so that a file can be written for tuning only.
     """
     tune = benchmark.tune or TuneSection(corruptions=benchmark.stream.corruptions)
     place = "stream.corruptions" if benchmark.tune is None else "tune.corruptions"
     problems = []
     if tested := [name for name in tune.corruptions if name in IMAGENET_C_15]:
-        text = f"{', '.join(tested)}: what tables are made of is not tuned on."
+        text = f"{', '.join(tested)}: test corruptions cannot be used for tuning."
         remedy = "Use held-out-4." if benchmark.tune else "Add `tune: {corruptions: held-out-4}` to the file."
         problems.append(Problem(place, f"{text} {remedy}"))
     if tune.seed in benchmark.seeds:

@@ -1,36 +1,35 @@
-"""presets.yaml: what a search has found, where and with what effort; sealed, as its numbers are claims."""
+"""presets.yaml: the parameters that tuning found, the setting, and the cost; a seal shows later changes."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import Field, JsonValue, ValidationError
 
-from tta_bench import registry
 from tta_bench.config import Benchmark, Tuned
+from tta_bench.config.parameters import check_params
+from tta_bench.config.schema import Seed, Strict, Text, Whole
+from tta_bench.config.yaml import read_yaml
 from tta_bench.errors import ConfigError, Problem, UserError
-from tta_bench.parameters import check_params
-from tta_bench.schema import Seed, Strict, Text, Whole
-from tta_bench.store import write_atomically, writing
-from tta_bench.tune.goal import Goal
+from tta_bench.files import write_atomically, write_errors
+from tta_bench.plugins import registry
 from tta_bench.tune.ledger import Ledger
-from tta_bench.yaml_file import read_yaml
 
-HEAD = """# Written by `tta-bench tune`, for `tta-bench run FILE --presets THIS`; what FILE says itself wins.
-# The seal at the end tells whether anything was changed; to change a value, set it in FILE.
+HEAD = """# Written by `tta-bench tune`, for `tta-bench run FILE --presets THIS`; values in FILE override it.
+# The seal at the end shows whether the file was changed; to change a value, set it in FILE.
 """
 FORMAT = 1
 Percent = Annotated[float, Field(ge=0, le=100)]
 
 
 class TunedOn(Strict):
-    """Where and with how much the parameters were looked for."""
+    """The stream and the budget of the search."""
 
     data: Text
     corruptions: list[Text]
@@ -39,11 +38,11 @@ class TunedOn(Strict):
     limit: Whole | None
     batch_size: Whole
     seed: Seed
-    budget: Whole  # images forward for each preset; one image backward counts as two
+    budget: Whole  # forward passes of images for each preset; a backward pass counts as two
 
 
 class Preset(Strict):
-    """What was found for one method on one quantised model."""
+    """The parameters found for one method on one quantised model."""
 
     method: Text
     given: dict[str, JsonValue]
@@ -68,17 +67,9 @@ class PresetsFile(Strict):
     seal: str
 
 
-@dataclass(frozen=True)
-class Found:
-    """A goal and the book of its search."""
-
-    goal: Goal
-    ledger: Ledger
-
-
-def content(name: str, budget: int, found: Sequence[Found]) -> dict[str, Any]:
-    """The file as plain data, sealed."""
-    cell = found[0].goal.cell
+def content(name: str, budget: int, ledgers: Sequence[Ledger]) -> dict[str, Any]:
+    """The content of the file, with its seal."""
+    cell = ledgers[0].goal.cell
     body = {
         "format": FORMAT,
         "benchmark": name,
@@ -92,19 +83,18 @@ def content(name: str, budget: int, found: Sequence[Found]) -> dict[str, Any]:
             "seed": cell.seed,
             "budget": budget,
         },
-        "presets": [preset for each in found if (preset := _preset(each)) is not None],
+        "presets": [preset for ledger in ledgers if (preset := _preset(ledger)) is not None],
     }
     return body | {"seal": seal(body)}
 
 
-def _preset(found: Found) -> dict[str, Any] | None:
-    """The best complete trial of a search, if there is one."""
-    goal, ledger = found.goal, found.ledger
+def _preset(ledger: Ledger) -> dict[str, Any] | None:
+    """The preset of the best complete trial; None if no trial is complete."""
     best = ledger.best()
     if best is None:
         return None
-    cell, trials = goal.cell, ledger.trials.values()
-    untuned = ledger.trials[0]
+    goal, trials, untuned = ledger.goal, ledger.trials.values(), ledger.trials[0]
+    cell = goal.cell
     return {
         "method": cell.method.use,
         "given": goal.given,
@@ -121,20 +111,20 @@ def _preset(found: Found) -> dict[str, Any] | None:
 
 
 def seal(body: dict[str, Any]) -> str:
-    """SHA-256 over everything but the seal itself."""
+    """SHA-256 of everything except the seal."""
     unsealed = {name: value for name, value in body.items() if name != "seal"}
     return hashlib.sha256(json.dumps(unsealed, sort_keys=True).encode()).hexdigest()
 
 
 def write(path: Path, body: dict[str, Any]) -> None:
-    """Write the file, in one go."""
+    """Write the file atomically."""
     text = HEAD + yaml.safe_dump(body, sort_keys=False, allow_unicode=True, default_flow_style=None)
-    with writing(path, "Choose another --output."):
+    with write_errors(path, "Choose another --output."):
         write_atomically(path, text.encode())
 
 
 def applied(benchmark: Benchmark, path: Path) -> Benchmark:
-    """The benchmark with a file's presets; refused where it would be run on what they were tuned on."""
+    """The benchmark with the presets of a file; raises an error if it uses the seed of the tuning."""
     body = _read(path)
     problems = [
         Problem(f"tuned_on.seed: {seed}", "is among the seeds of the benchmark. Run it with other seeds.")
@@ -159,7 +149,7 @@ def applied(benchmark: Benchmark, path: Path) -> Benchmark:
 
 
 def _read(path: Path) -> PresetsFile:
-    """The file, if it is one and as it was written."""
+    """The content of the file; raises an error if it is not a presets file or was changed."""
     raw = read_yaml(path)
     if "seal" in raw and raw.get("format") != FORMAT:
         raise UserError(f"{path}: was written by another version. Write it again with `tta-bench tune`.")
@@ -172,7 +162,7 @@ def _read(path: Path) -> PresetsFile:
         raise UserError(f"{path}: {text}") from None
     if seal(raw) != body.seal:
         raise UserError(
-            f"{path}: was changed since `tta-bench tune` wrote it, so what it claims is not what was found. "
+            f"{path}: was changed since `tta-bench tune` wrote it, so its numbers may be wrong. "
             "Write it again with the same tune command, or set the values in the benchmark file."
         )
     return body

@@ -1,7 +1,7 @@
-"""The searches of a run: Ray Tune asks for trials and runs them; what they deliver goes to the disk first.
+"""The searches of a tuning run: Ray Tune runs the trials, and their results are written to disk first.
 
-Tune keeps a folder of its own, with pickles in it. It is temporary and never read: what a search knows is in
-the ledger, and the cells of its trials are in the results folder, as those of any run.
+Ray Tune writes pickles to its own folder, which is temporary and never read. The state of a search is in its
+ledger, and the cells of its trials are in the results folder, like those of any run.
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tta_bench.api import Domain
 from tta_bench.errors import UserError
-from tta_bench.exchange import Delivery, Policy, Start
-from tta_bench.plan import Task, make_method, step_passes
-from tta_bench.ray_places import nowhere
-from tta_bench.store import Record
+from tta_bench.execution.messages import Delivery, RunPolicy, Start
+from tta_bench.execution.ray.capacity import no_capacity
+from tta_bench.execution.recorder import ResultRecorder
+from tta_bench.planning.sharing import resolve
+from tta_bench.planning.tasks import Task
+from tta_bench.results.record import Record
 from tta_bench.tune.budget import MOST_REPEATS, Budget, promising
 from tta_bench.tune.goal import Goal
-from tta_bench.tune.ledger import Ledger, Trial, passes
-from tta_bench.writer import Writer
+from tta_bench.tune.ledger import Ledger, TuneTrial, passes
 
-MAX_FAILURES = 3  # trials; what fails costs next to nothing, and would be tried for ever
-MAX_SESSIONS = 3  # a trial whose worker dies goes on in another session
-# Tune would write tables of its own, change the folder, and take Ctrl-C for itself.
+MAX_FAILURES = 3  # failed trials; they cost so little that the budget would never end
+MAX_SESSIONS = 3  # a trial whose worker dies continues in another session
+# Keep Tune from writing its own logs, changing the working directory, and handling Ctrl-C.
 TUNE_SETTINGS = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
@@ -36,23 +38,23 @@ TUNE_SETTINGS = {
 
 
 @dataclass
-class Search:
-    """One goal on its way: what is known, what runs, and what comes next."""
+class TuneSearch:
+    """The search for one goal: its ledger, its running trials, and its next trial."""
 
     goal: Goal
     budget: Budget
     ledger: Ledger
-    writer: Writer
+    writer: ResultRecorder
     stop: Callable[[], bool]
     say: Callable[[str], None]
     running: set[int] = field(default_factory=set)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Nothing: Tune pickles whatever it is given into its own folder, which nobody reads."""
+        """Nothing: Tune pickles this object into its own folder, which nobody reads."""
         return {}
 
     def resumed(self) -> list[int]:
-        """Trials to go on with, once it is sure that they are the same as before, and not over already."""
+        """The unfinished trials; raises an error if code or search space has changed since they began."""
         for number, trial in self.ledger.trials.items():
             same_space = trial.params == self.goal.params(number)
             if not same_space or trial.code != self.goal.cell.code:
@@ -66,7 +68,7 @@ class Search:
         return self.ledger.open()
 
     def _catch_up(self, number: int) -> None:
-        """Write down what a kill has left out: a domain that is recorded already, a decision after it."""
+        """Complete the ledger after a kill: add domains that were recorded, and the decision after them."""
         trial, cell, store = self.ledger.trials[number], self.goal.trial(number), self.writer.store
         store.expect(cell.key, cell.domains, cell.rounds)
         for record in store.read(cell.key):
@@ -77,7 +79,7 @@ class Search:
             self._decide(number, done=len(trial.accuracies) == self.goal.steps)
 
     def next_number(self) -> int | None:
-        """The next trial, if the budget allows one, and any is left that has not been tried."""
+        """The number of the next trial; None if the budget or the search space is exhausted."""
         ended = [trial.ended for trial in self.ledger.trials.values()]
         if "unsupported" in ended or ended.count("failed") >= MAX_FAILURES:
             return None
@@ -89,17 +91,17 @@ class Search:
         return next(untried, None)
 
     def begin(self, number: int) -> None:
-        """Write down that a new trial starts."""
+        """Record that a new trial begins."""
         self.ledger.begin(number, self.goal.params(number), self.goal.cell.code)
         self.started(number)
 
     def started(self, number: int) -> Start:
-        """Where the cell of a trial goes on; nobody counts the bytes of every trial's step."""
-        return replace(self.writer.started(Task((self.goal.trial(number),)))[0], described=True)
+        """Where the cell of a trial starts; the memory of a step is not counted for trials."""
+        return replace(self.writer.started(Task((resolve(self.goal.trial(number)),)))[0], described=True)
 
     def received(self, number: int, deliveries: list[Delivery], done: bool) -> bool:
-        """Take what a step has delivered; whether the trial goes on."""
-        if self.ledger.trials[number].ended:  # Tune shows the last result of what it was told to stop again
+        """Record the results of a step; returns whether the trial continues."""
+        if self.ledger.trials[number].ended:  # Tune reports the last result of a stopped trial twice
             return False
         for delivery in deliveries:
             self.writer.delivered(delivery)
@@ -111,7 +113,7 @@ class Search:
         return self._decide(number, done) if any(each.records for each in deliveries) else True
 
     def _decide(self, number: int, done: bool) -> bool:
-        """End a trial that is through, or not worth going on with; whether it goes on."""
+        """End a trial that is complete or not promising; returns whether it continues."""
         if done:
             return self._ended(number, "complete")
         if not promising(self.ledger, number, self.goal.steps):
@@ -119,9 +121,8 @@ class Search:
         return True
 
     def _step_of(self, record: Record) -> int:
-        domains = [tuple(domain) for domain in self.goal.cell.domains]
-        place = domains.index((record["corruption"], record["severity"]))
-        return int((record["round"] - 1) * len(domains) + place)
+        domain = Domain(record["corruption"], record["severity"])
+        return resolve(self.goal.cell).position(record["round"], domain)
 
     def _stepped(self, number: int, record: Record, spent: int) -> None:
         accuracy = 100 * record["correct"] / record["images"]
@@ -132,41 +133,41 @@ class Search:
         self.running.discard(number)
         if how == "early":
             self.writer.checkpoints.remove(self.goal.trial(number).key)
-        self.say(_told(self, self.ledger.trials[number]))
+        self.say(_summary(self, self.ledger.trials[number]))
         return False
 
 
-def _told(search: Search, trial: Trial) -> str:
-    """One line about a trial that is over."""
+def _summary(search: TuneSearch, trial: TuneTrial) -> str:
+    """One line about a trial that has ended."""
     params = ", ".join(
         f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in trial.params.items()
     )
     done = f"{len(trial.accuracies)} of {search.goal.steps} domains"
     result = f"{trial.score():.2f} % after {done}" if trial.accuracies else trial.reason
-    spent = f"{search.ledger.spent:,} of {search.budget.images:,} images forward"
+    spent = f"{search.ledger.spent:,} of {search.budget.images:,} forward passes"
     stopped = {"early": ", stopped early", "failed": f", failed: {trial.reason}"}.get(trial.ended or "", "")
     return f"{search.goal.name}, trial {trial.number} ({params}): {result}{stopped}. {spent}."
 
 
 def prepare(
-    goal: Goal, images: int, writer: Writer, stop: Callable[[], bool], say: Callable[[str], None]
-) -> Search:
-    """The search for a goal, from where the disk says it is; refused if its budget covers no trial at all."""
+    goal: Goal, images: int, writer: ResultRecorder, stop: Callable[[], bool], say: Callable[[str], None]
+) -> TuneSearch:
+    """The search for a goal, resumed from its ledger; raises an error if the budget is below one trial."""
     cell = goal.cell
     count = cell.stream(len(cell.data.make().test_labels())).count
-    budget = Budget(images, goal.steps, round(count * step_passes(make_method(cell))))
-    search = Search(goal, budget, Ledger(writer.store, goal), writer, stop, say)
+    budget = Budget(images, goal.steps, count * resolve(cell).step_passes)
+    search = TuneSearch(goal, budget, Ledger(writer.store, goal), writer, stop, say)
     if not search.ledger.trials and budget.whole(search.ledger) > images:
         raise UserError(
-            f"tune.budget: {images:,} images forward do not cover one trial of {goal.name}, which takes "
+            f"tune.budget: {images:,} forward passes do not cover one trial of {goal.name}, which takes "
             f"{budget.whole(search.ledger):,}. Raise it, or lower tune.limit."
         )
     return search
 
 
-def tune(searches: Sequence[Search], policy: Policy, workers: int | None) -> None:
-    """Search until all budgets are spent; Ray must be there already."""
+def tune(searches: Sequence[TuneSearch], policy: RunPolicy, workers: int | None) -> None:
+    """Run trials until all budgets are spent; Ray must be connected."""
     os.environ.update({k: v for k, v in TUNE_SETTINGS.items() if k not in os.environ})
     for _ in range(MAX_SESSIONS):
         _session(searches, policy, workers)
@@ -174,22 +175,21 @@ def tune(searches: Sequence[Search], policy: Policy, workers: int | None) -> Non
             break
 
 
-def _resources(policy: Policy) -> dict[str, float]:
-    """What a trial takes of the cluster: a share of a GPU if there is any, and not forbidden."""
+def _resources(policy: RunPolicy) -> dict[str, float]:
+    """The resources of a trial; with a share of a GPU if the cluster has any and the device is not `cpu`."""
     import ray
 
     gpus = 0 if policy.device == "cpu" else ray.cluster_resources().get("GPU", 0)
     if policy.device == "cuda" and not gpus:
-        raise UserError(f"Ray: {nowhere(policy)}")
+        raise UserError(f"Ray: {no_capacity(policy)}")
     return {"cpu": policy.threads, "gpu": policy.gpus if gpus else 0}
 
 
-def _session(searches: Sequence[Search], policy: Policy, workers: int | None) -> None:
+def _session(searches: Sequence[TuneSearch], policy: RunPolicy, workers: int | None) -> None:
     """One run of Ray Tune over all searches."""
     from ray import tune as ray_tune
 
-    from tta_bench.tune.bridge import Candidates, Decider, Halt
-    from tta_bench.tune.trainable import TrialRun
+    from tta_bench.tune.bridge import Candidates, Decider, Halt, TrialRun
 
     begun = [(i, number) for i, search in enumerate(searches) for number in search.resumed()]
     starts = {(i, n): searches[i].started(n) for i, n in begun}

@@ -1,62 +1,62 @@
-"""What each parameter does: trials by where their value lies, and the accuracy that these came to.
+"""The effect of each parameter: trials grouped by its value, and their accuracy.
 
-All parameters of a random search vary at once, so a line averages over the others. After its first domain
-every trial has a number; over all domains only those have one that were not stopped early.
+All parameters vary together in a random search, so each row averages over the others. All trials have an
+accuracy after the first domain; only those that were not stopped early have one over all domains.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
+import pandas as pd
 from tabulate import tabulate
 
-from tta_bench.space import Space
-from tta_bench.tune.ledger import Trial
-from tta_bench.tune.presets_file import Found
+from tta_bench.plugins.search_space import Space
+from tta_bench.tune.ledger import Ledger, TuneTrial
 
-BINS = 4  # of a range
-HEADER = ("search", "parameter", "value", "trials", "first_domain", "complete", "best")
+BINS = 4  # per range
 
 
-class Line(NamedTuple):
-    """Trials of one search whose parameter lies in one range, or has one value."""
+class SensitivityRow(NamedTuple):
+    """The trials of one search with a parameter in one range, or with one value."""
 
     search: str
     parameter: str
     value: str
     trials: int
-    first_domain: float | None  # mean accuracy after one domain, of all of them
+    first_domain: float | None  # mean accuracy after one domain, over all trials
     complete: int
-    best: float | None  # accuracy over all domains, of those that were complete
+    best: float | None  # highest accuracy over all domains, of complete trials
 
 
-def lines(found: Sequence[Found]) -> list[Line]:
-    """The table, parameter by parameter."""
+HEADER = SensitivityRow._fields
+
+
+def table(ledgers: Sequence[Ledger]) -> list[SensitivityRow]:
+    """The rows of the table, by search and parameter."""
     return [
-        _line(each.goal.name, name, value, members)
-        for each in found
-        for name, space in each.goal.spaces.items()
-        for value, members in _binned(name, space, list(each.ledger.trials.values()))
+        _row(ledger.goal.name, name, value, members)
+        for ledger in ledgers
+        for name, space in ledger.goal.spaces.items()
+        for value, members in _binned(name, space, list(ledger.trials.values()))
     ]
 
 
-def _line(search: str, name: str, value: str, members: Sequence[Trial]) -> Line:
+def _row(search: str, name: str, value: str, members: Sequence[TuneTrial]) -> SensitivityRow:
     begun = [trial.score(1) for trial in members if trial.accuracies]
     scores = [trial.score() for trial in members if trial.ended == "complete"]
     first = fmean(begun) if begun else None
-    return Line(search, name, value, len(members), first, len(scores), max(scores, default=None))
+    return SensitivityRow(search, name, value, len(members), first, len(scores), max(scores, default=None))
 
 
-def _binned(name: str, space: Space, trials: Sequence[Trial]) -> list[tuple[str, list[Trial]]]:
-    """Trials by value; of a range, by where in it they lie. What was there before tuning may lie outside."""
+def _binned(name: str, space: Space, trials: Sequence[TuneTrial]) -> list[tuple[str, list[TuneTrial]]]:
+    """Trials by value or, for a range, by bin. The untuned value may lie outside the range."""
     if not trials or space.share(trials[0].params[name]) is None:
         values = sorted({trial.params[name] for trial in trials}, key=str)
         return [(str(v), [t for t in trials if t.params[name] == v]) for v in values]
-    bins: list[list[Trial]] = [[] for _ in range(BINS)]
+    bins: list[list[TuneTrial]] = [[] for _ in range(BINS)]
     for trial in trials:
         share: Any = space.share(trial.params[name])
         bins[min(BINS - 1, max(0, int(share * BINS)))].append(trial)
@@ -68,22 +68,19 @@ def _range(values: Sequence[float]) -> str:
     return f"{low:g}" if low == high else f"{low:g} – {high:g}"
 
 
-def to_text(table: Sequence[Line]) -> str:
+def to_text(rows: Sequence[SensitivityRow]) -> str:
     """The table for a terminal."""
     header = ("Search", "Parameter", "Value", "Trials", "First domain (%)", "Complete", "Best (%)")
-    rows, last = [], ""
-    for line in table:
-        shown = line._replace(search="" if line.search == last else line.search)
-        rows.append(["–" if v is None else f"{v:.1f}" if isinstance(v, float) else v for v in shown])
-        last = line.search
-    return tabulate(rows, header, tablefmt="simple", disable_numparse=True)
+    texts, last = [], ""
+    for row in rows:
+        shown = row._replace(search="" if row.search == last else row.search)
+        texts.append(["–" if v is None else f"{v:.1f}" if isinstance(v, float) else v for v in shown])
+        last = row.search
+    return tabulate(texts, header, tablefmt="simple", disable_numparse=True)
 
 
-def to_csv(table: Sequence[Line]) -> str:
-    """The table for machines."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(HEADER)
-    rows = [["" if v is None else f"{v:.4f}" if isinstance(v, float) else v for v in line] for line in table]
-    writer.writerows(rows)
-    return out.getvalue()
+def to_csv(rows: Sequence[SensitivityRow]) -> str:
+    """The table as CSV."""
+    return str(
+        pd.DataFrame(rows, columns=HEADER).to_csv(index=False, float_format="%.4f", lineterminator="\n")
+    )

@@ -1,10 +1,11 @@
-// Accuracy × memory × forward passes: which row is best within a budget, and which are on the front.
+// Accuracy, memory and forward passes: the best row within a budget, and the Pareto front.
 
 const MEMORIES = {
   memory_mib: "Memory of a step",
   packed_mib: "Packed size",
   measured_mib: "Measured by CUDA",
 };
+
 /** Rows with all three numbers, ours and published. */
 function points() {
   const of = table("cost");
@@ -39,7 +40,7 @@ function fits(point) {
   );
 }
 
-/** The rows that the most accurate one cannot be told from, down to the first that it can; of all models. */
+/** The most accurate row and the rows tied with it, up to the first that is not; over all models. */
 function leading(fitting) {
   const ties = stream().ties[round()] ?? {};
   const [first, ...rest] = fitting;
@@ -51,7 +52,7 @@ function leading(fitting) {
   return { best: known ? [first, ...(end < 0 ? rest : rest.slice(0, end))] : [], known };
 }
 
-/** Points that no other matches in everything and beats in something. */
+/** The Pareto front: points that no other point dominates. */
 function front(found) {
   const measures = (point) => [point.accuracy.value, -point.memory.value, -point.forwards.value];
   const beats = (a, b) =>

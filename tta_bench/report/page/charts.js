@@ -1,4 +1,4 @@
-// Charts: one look for all of them, drawn with Vega-Lite as SVG, and only once they come into view.
+// Charts: drawn with Vega-Lite as SVG in one style, when they come into view.
 
 const PALETTE = {
   light: ["#0072b2", "#d55e00", "#00845f", "#b5558c", "#a97a00", "#2f8fc4", "#6f6f6f", "#8c564b"],
@@ -19,7 +19,7 @@ const SHAPES = Object.keys(GLYPHS);
 
 const isDark = () => getComputedStyle(document.documentElement).colorScheme === "dark";
 
-/** A colour of the style sheet as the theme has it now. */
+/** A colour of the style sheet in the current theme. */
 function styleOf(name) {
   const probe = make("span", { hidden: true, style: { color: `var(${name})` } });
   document.body.append(probe);
@@ -28,7 +28,7 @@ function styleOf(name) {
   return color;
 }
 
-/** Colour, dash and shape of a method, the same all over the page; what adapts nothing has the colour of text. */
+/** Colour, dash and shape of a method, the same in all charts; no adaptation has the colour of text. */
 function lookOf(label) {
   const plain = new Set(
     data.streams.flatMap((part) =>
@@ -47,7 +47,7 @@ function lookOf(label) {
   };
 }
 
-/** A scale from methods to one part of their look. */
+/** A scale from methods to their colours, dashes or shapes. */
 function lookScale(labels, part) {
   return { domain: labels, range: labels.map((label) => lookOf(label)[part]) };
 }
@@ -73,7 +73,7 @@ function chartConfig() {
   };
 }
 
-const pending = new Map(); // container → its newest chart, not drawn yet
+const pending = new Map(); // container → its latest chart, not drawn yet
 const inView = new Set();
 const watcher = new IntersectionObserver(
   (entries) => {
@@ -86,7 +86,7 @@ const watcher = new IntersectionObserver(
   { rootMargin: "300px" },
 );
 
-/** Show a chart in a container, now or as soon as somebody can see it. */
+/** Show a chart in a container, now or when it comes into view. */
 function chart(container, spec) {
   pending.set(container, spec);
   watcher.observe(container);
@@ -97,7 +97,7 @@ async function drawPending(container) {
   const spec = pending.get(container);
   if (spec === undefined) return;
   pending.delete(container);
-  // `ast`: expressions are interpreted, as the page's policy allows no code made at run time.
+  // `ast`: interpret expressions, as the page's policy forbids code generated at run time.
   const options = {
     mode: "vega-lite",
     renderer: "svg",
@@ -112,7 +112,7 @@ async function drawPending(container) {
   container.view = result;
 }
 
-/** A panel for each (name, spec), those that are there taken again, so that nothing jumps. */
+/** A panel for each (name, spec); existing panels are reused, so that the page does not jump. */
 function panels(container, charts) {
   while (container.children.length > charts.length) {
     const last = container.lastElementChild.querySelector(".chart");

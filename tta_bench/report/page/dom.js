@@ -1,8 +1,8 @@
-// Elements: everything the page shows is made here, and text is only ever text, whatever a name contains.
+// Makes all elements of the page. Names are inserted as text, never as HTML.
 
 const byId = (id) => document.getElementById(id);
 
-/** An element with properties, data-*, aria-* and on* included, and children. */
+/** An element with attributes, styles, event listeners (on*) and children. */
 function make(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -16,16 +16,16 @@ function make(tag, properties = {}, ...children) {
   return element;
 }
 
-/** Children without those that are left out, however deep in lists. */
+/** All children in nested lists, without null and undefined. */
 const present = (children) =>
   children.flat(Infinity).filter((child) => child !== null && child !== undefined);
 
-/** Put other children in the place of those an element has. */
+/** Replace the children of an element. */
 function fill(element, ...children) {
   element.replaceChildren(...present(children));
 }
 
-/** Buttons of which one is pressed. */
+/** A group of buttons, one of which is pressed. */
 function segments(container, options, chosen, choose) {
   fill(
     container,
@@ -43,6 +43,14 @@ function segments(container, options, chosen, choose) {
     ),
   );
 }
+
+/** The heading of a group of rows, across all columns of a table. */
+const groupHeading = (name, columns) =>
+  make(
+    "tr",
+    { class: "group" },
+    make("th", { scope: "rowgroup", colspan: columns }, make("span", {}, name)),
+  );
 
 const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
 

@@ -1,6 +1,6 @@
-// LaTeX and CSV of what is shown, put together from the lines that `tta-bench table` prints.
+// LaTeX and CSV of the shown rows, joined from the lines that `tta-bench table` prints.
 
-/** Footnotes that lines refer to, numbered anew without gaps: old mark → new mark. */
+/** New numbers, without gaps, of the footnotes that the shown lines use: old mark → new mark. */
 function renumbered(of, lines) {
   const used = new Set(of.marks);
   for (const line of lines) {
@@ -13,7 +13,7 @@ function renumbered(of, lines) {
 function latexOf(of, lines) {
   const { latex } = of;
   const marks = renumbered(of, lines);
-  // No name can hold this command: the backslash of a name is written otherwise.
+  // A name never contains this command, as its backslashes are escaped.
   const remark = (text) =>
     text.replace(
       /\\textsuperscript\{([\d,]+)\}/g,
@@ -31,8 +31,8 @@ function latexOf(of, lines) {
     ),
   ]);
   const notes = [...latex.footnotes.filter((_, index) => marks.has(index + 1)), ...latex.notes];
-  const foot = notes.length ? [...latex.open, ...notes, ...latex.shut] : [];
-  return [...latex.head, ...body, ...latex.close, ...foot, latex.last].map(remark).join("\n") + "\n";
+  const foot = notes.length ? [...latex.begin_notes, ...notes, ...latex.end_notes] : [];
+  return [...latex.head, ...body, ...latex.end_tabular, ...foot, ...latex.end_table].map(remark).join("\n") + "\n";
 }
 
 function csvOf(of, lines) {
@@ -47,7 +47,7 @@ async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    // A browser may keep the clipboard from a file; a selected text field does it the old way.
+    // A browser may deny a local file the clipboard; then copy from a selected text field.
     const area = make("textarea", { readonly: true, class: "offstage" });
     area.value = text;
     document.body.append(area);

@@ -1,4 +1,4 @@
-// Filters: which streams, rounds, models, quantizers and methods are shown. The methods are the charts' legend.
+// Filters: the shown stream, round, models, quantizers and methods. The methods also serve as legend of the charts.
 
 const FACET_NAMES = { model: "Model", quantization: "Quantizer", label: "Method" };
 
@@ -30,7 +30,7 @@ function drawFilters() {
   byId("shown").textContent = `${shownRows().length} of ${plural(stream().rows.length, "row")}`;
 }
 
-/** A choice of one; a plain text where there is nothing to choose. */
+/** A select element, or plain text if there is only one option. */
 function chooser(name, title, options, chosen, choose) {
   if (options.length === 1)
     return make(
@@ -53,7 +53,7 @@ function chooser(name, title, options, chosen, choose) {
   );
 }
 
-/** A facet's values, each to be shown or not. */
+/** A checkbox for each value of a facet. */
 function facetField(facet) {
   const here = new Set(stream().rows.map((row) => row[facet]));
   return make(
@@ -86,14 +86,14 @@ function chip(facet, value) {
   );
 }
 
-/** A bit of the line that a method has in the charts, with its mark. */
+/** A sample of the line and mark of a method in the charts. */
 function swatch(label) {
   const { colour, dash, shape } = lookOf(label);
   const style = { color: colour, "--dash": dash.length ? "dashed" : "solid" };
   return make("span", { class: "swatch", "aria-hidden": "true", style }, GLYPHS[shape]);
 }
 
-/** The methods of a chart, for those who do not see the filters beside it. */
+/** The legend of a chart, for readers who do not see the filters. */
 function drawLegend(container, labels) {
   const shown = values("label").filter((label) => labels.includes(label));
   fill(

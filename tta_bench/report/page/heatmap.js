@@ -1,11 +1,11 @@
-// Method × corruption: the table of the chosen round, coloured by accuracy or by what adaptation adds.
+// Method × corruption: the table of the chosen round, coloured by accuracy or by the gain from adaptation.
 
 const HEAT_MODES = [
   ["accuracy", "Accuracy"],
   ["difference", "Points over no adaptation"],
 ];
 
-/** The table of corruptions with nothing but its accuracies. */
+/** The per-corruption table with its accuracies only. */
 function heatSource() {
   const whole = table("per-corruption");
   const kept = whole.columns.flatMap((found, index) => (found.kind === "accuracy" ? [index] : []));
@@ -31,7 +31,7 @@ function drawHeatmap() {
   fill(byId("heat"), lines.length ? heatTable(of, lines, cells, depth) : null);
 }
 
-/** What colours a cell: the accuracy, or its difference to the row that adapts nothing, ours or theirs. */
+/** The value that colours a cell: the accuracy, or its difference from the row without adaptation. */
 function heatValue(of, line, entry, index) {
   if (entry.value === undefined) return null;
   if (state.heat === "accuracy") return entry.value;
@@ -56,11 +56,7 @@ function heatTable(of, lines, cells, depth) {
       make(
         "tbody",
         { "data-group": name },
-        make(
-          "tr",
-          { class: "group" },
-          make("th", { scope: "rowgroup", colspan: of.columns.length + 1 }, make("span", {}, name)),
-        ),
+        groupHeading(name, of.columns.length + 1),
         group.map((line) =>
           make(
             "tr",

@@ -1,4 +1,4 @@
-// The leaderboard: a table of `tta-bench table`, filtered, ranked within each quantised model, with flags.
+// The leaderboard: a table as of `tta-bench table`, with filters, sorting within each quantised model, and flags.
 
 function drawLeaderboard() {
   const of = table(state.layout);
@@ -13,14 +13,14 @@ function drawLeaderboard() {
   fill(byId("board-notes"), boardNotes(of, lines));
 }
 
-/** The lines shown, within each group by the chosen column; a published line stays below its own. */
+/** The shown lines, sorted in each group by the chosen column; a published line follows its own. */
 function rankedLines() {
   const of = table(state.layout);
   const index = state.sort === null ? -1 : sortColumn(of);
   return [...byGroup(shownLines(of)).values()].flatMap((group) => (index < 0 ? group : ranked(group, index)));
 }
 
-/** Tables name the accuracy of the round differently; a reader who sorts by it means it in all of them. */
+/** The column to sort by; the accuracy of the round has another key in each table. */
 function sortColumn(of) {
   const found = column(of, state.sort.key);
   return found < 0 && state.sort.key === "accuracy"
@@ -49,11 +49,7 @@ function boardTable(of, lines) {
       make(
         "tbody",
         { "data-group": name },
-        make(
-          "tr",
-          { class: "group" },
-          make("th", { scope: "rowgroup", colspan: of.columns.length + 2 }, make("span", {}, name)),
-        ),
+        groupHeading(name, of.columns.length + 2),
         group.map((line) => boardRow(of, line, marks)),
       ),
     ),
@@ -84,7 +80,7 @@ function boardHead(of) {
   );
 }
 
-/** A heading that sorts: the highest first, then the lowest, then as the benchmark has it. */
+/** A heading that sorts: descending, then ascending, then in the order of the benchmark. */
 function sortableHead(of, found, index) {
   const active = state.sort !== null && sortColumn(of) === index;
   const order = active ? (state.sort.up ? "ascending" : "descending") : "none";
@@ -181,7 +177,7 @@ function boardNotes(of, lines) {
     make(
       "p",
       {},
-      [...of.notes, "Bold is what is marked so, shown or not."].join(" "),
+      [...of.notes, "Bold does not depend on the filters."].join(" "),
     ),
     warnings.length
       ? make(

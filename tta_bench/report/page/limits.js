@@ -1,8 +1,8 @@
 // The controls of the budget: a number and a slider for each limit.
 
-const TICKS = 1000; // of the memory slider, which is logarithmic
+const TICKS = 1000; // of the logarithmic memory slider
 
-// The controls keep their elements while one of them is being moved, so they are drawn apart from the rest.
+// Drawn separately, as redrawing a slider while it is moved would interrupt the move.
 function drawBudgetFields() {
   const of = table("cost");
   const memories = Object.keys(MEMORIES).filter((key) => column(of, key) >= 0);
@@ -38,7 +38,7 @@ function drawBudgetFields() {
   );
 }
 
-/** A number and a slider that follow each other; at the slider's end there is no limit. */
+/** A number and a slider for the same limit; the right end of the slider means no limit. */
 function limitField(name, title, unit, steps, position, valueAt) {
   const id = `limit-${name}`;
   const show = () => {
@@ -89,7 +89,7 @@ function memoryField(found) {
   const span = high - low || 1;
   const position = (value) =>
     Math.max(0, Math.min(TICKS - 1, Math.round(((Math.log(Math.max(value, 1e-9)) - low) / span) * TICKS)));
-  // Up, so that the lowest position still lets the leanest row in.
+  // Rounded up, so that the lowest position still includes the row with the least memory.
   const valueAt = (step) =>
     Number((Math.ceil(Math.exp(low + (span * step) / TICKS) * 100) / 100).toPrecision(6));
   return limitField("memory", MEMORIES[state.budget.column], "MiB", TICKS, position, valueAt);

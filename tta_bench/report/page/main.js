@@ -1,4 +1,4 @@
-// The page: its head and foot, its theme, and what is drawn anew when a choice changes.
+// The page: header, footer and theme, and redrawing when a choice changes.
 
 const THEMES = ["auto", "light", "dark"];
 
@@ -14,14 +14,14 @@ function draw() {
   refocus(focused);
 }
 
-/** Change the state, then show it. */
+/** Change the state and redraw the page. */
 function change(apply) {
   apply();
   remember();
   draw();
 }
 
-/** Where the keyboard is, as far as it can be found again after elements are made anew. */
+/** A selector of the focused element, to focus it again after redrawing; null if it has none. */
 function focusPath() {
   const element = document.activeElement;
   const names = ["id", "data-value", "data-key"].filter((name) => element?.hasAttribute(name));
@@ -53,7 +53,7 @@ function drawHead() {
   byId("summary").textContent =
     `${counts.join(", ")}; ${plural(cells.length, "cell")}: ${done} done${rest.map(([count, status]) => `, ${count} ${status === "missing" ? "not complete" : status}`).join("")}.`;
   byId("colophon").textContent =
-    `Made by tta-bench ${data.version} from recorded results. This page is one file and asks no network.`;
+    `Made by tta-bench ${data.version} from recorded results. This page is one file and needs no network.`;
 }
 
 function drawGlossary() {
@@ -63,18 +63,18 @@ function drawGlossary() {
     : null;
   const entries = {
     Accuracy:
-      "Top-1, each domain counting the same. Every image is predicted once, online, in the batch in which it arrives.",
+      "Top-1, averaged over domains with equal weights. Every image is predicted once, online, in the batch in which it arrives.",
     "Several seeds":
-      "Mean ± 95 % interval; each table's note says over what. docs/statistics.md has the formulas and their coverage.",
+      "Mean ± half the 95 % interval; the notes of each table say what it covers. docs/statistics.md has the formulas.",
     Memory:
-      "Peak live tensors of one adaptation step, counted; for quantised models scaled ideally by the bits of each layer. Packed: codes, scales, zero points, what stays in FP32 and the method's own state.",
+      "Peak live tensors of one adaptation step, counted; for quantised models scaled by the bits of each layer (ideal). Packed: codes, scales, zero points, FP32 parameters and the state of the method.",
     Passes:
-      "Images sent through the network, forward and back, per image of the stream; counted, not declared.",
+      "Forward and backward passes of images through the network, per image of the stream; counted during the run.",
     forgets: `The last round is more than ${plural(lost, "point")} below the first.`,
-    collapses: `Somewhere the accuracy is below ${share * 100} % of that of the same model without adaptation (where no such row was run: of the method's own in round 1).`,
-    unsupported: "The combination cannot run, for the reason in the footnote; that is a result, not a gap.",
+    collapses: `In some domain the accuracy is below ${share * 100} % of that of the same model without adaptation (or of the method's own in round 1, if there is no such row).`,
+    unsupported: "The combination cannot run, for the reason in the footnote.",
     failed: "A cell stopped with an error; the command “tta-bench status” shows it in full.",
-    pending: "Some records are not there yet; a mean is shown only if all of its records are.",
+    pending: "Some records are missing; a mean is shown only if all of its records exist.",
     Published: published,
     Provenance:
       "A method's name in the leaderboard is a button: weights hash, fingerprints of the stream, versions, variant, host.",
@@ -98,14 +98,14 @@ function setTheme(theme) {
   byId("theme").textContent = `Theme: ${theme}`;
 }
 
-/** Themes take turns; the choice is kept where the browser allows it. */
+/** Switch to the next theme and store the choice, if the browser allows it. */
 function nextTheme() {
   const theme = THEMES[(THEMES.indexOf(document.documentElement.dataset.theme) + 1) % THEMES.length];
   setTheme(theme);
   try {
     localStorage.setItem("tta-bench-theme", theme);
   } catch {
-    // A browser that keeps nothing for files shows its own theme next time.
+    // Without storage for local files, the next visit starts with the theme of the system.
   }
   draw();
 }

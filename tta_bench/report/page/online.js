@@ -1,4 +1,4 @@
-// Accuracy so far inside each domain of a round: how quickly methods find their way.
+// Accuracy so far in each domain of a round: how quickly methods adapt.
 
 function drawOnline() {
   const { domains, grids, curves } = stream().online[round()] ?? { domains: [], grids: [], curves: [] };
@@ -34,7 +34,7 @@ function onlinePoints({ label, place }, grid, accuracy) {
 
 function onlineSpec(name, domains, found) {
   const labels = [...new Set(found.map((point) => point.label))];
-  const sparse = found.length < 4 * new Set(found.map(({ row }) => row)).size * domains.length; // lone points draw no line
+  const sparse = found.length < 4 * new Set(found.map(({ row }) => row)).size * domains.length; // single points make no line
   const named = found.map((point) => ({ ...point, corruption: domains[point.domain] }));
   return {
     description: `Accuracy inside the stream of ${name}: ${labels.join(", ")}.`,

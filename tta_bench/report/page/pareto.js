@@ -1,4 +1,4 @@
-// Accuracy against memory: larger marks need more passes, rings are on the front, faint ones over the budget.
+// Accuracy against memory: larger marks need more passes, rings mark the front, faint marks exceed the budget.
 
 function paretoSpec(all, onFront, best) {
   const marks = all.map((point) => ({
@@ -44,7 +44,7 @@ function paretoSpec(all, onFront, best) {
   };
 }
 
-/** Where a point is; the scale spans all points, whichever layer they are in. */
+/** The position of a point; all layers share one scale. */
 function placeOfMarks() {
   const title = `${MEMORIES[state.budget.column]} (MiB)`;
   const axis = { tickCount: 5, format: "~g", grid: false };
@@ -54,7 +54,7 @@ function placeOfMarks() {
   };
 }
 
-/** Area grows with forward passes; a mark of one pass has the same size in every chart. */
+/** The area of a mark grows with its forward passes, with the same scale in every chart. */
 const sizeOf = (range) => ({
   field: "size",
   type: "quantitative",
@@ -87,7 +87,7 @@ function ruleLayer(values) {
   return { data: { values }, mark, encoding: { x: { field: "limit", type: "quantitative" } } };
 }
 
-/** The name of the best row above its mark, towards the side where there is room. */
+/** The name of the best row above its mark, on the side with more room. */
 function nameLayer(marks, best) {
   const [low, high] = [Math.min, Math.max].map((end) => Math.log(end(...marks.map((mark) => mark.x))));
   const named = best

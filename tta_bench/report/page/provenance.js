@@ -1,4 +1,4 @@
-// Where the numbers of a row come from: everything that is recorded about its cells.
+// The provenance of a row: everything that is recorded about its cells.
 
 function showProvenance(place) {
   const row = stream().rows[place];
@@ -38,7 +38,7 @@ function cellFacts(cell, open) {
     Data: plugin(plugins.data),
     "Data fingerprint": code(plugins.data.fingerprint || "not recorded"),
     "Data note": cell.data_note || null,
-    Protocol: `order ${protocol.order}, batches of ${protocol.batch_size}, ${protocol.limit ?? "all"} images a domain, reset ${protocol.reset}, ${plural(protocol.threads, "thread")}`,
+    Protocol: `order ${protocol.order}, batches of ${protocol.batch_size}, ${protocol.limit ?? "all"} images per domain, reset ${protocol.reset}, ${plural(protocol.threads, "thread")}`,
     Stream: fingerprints(data.fingerprints[cell.fingerprints]),
     Versions:
       Object.entries(cell.versions)
@@ -70,7 +70,7 @@ function plugin({ use, version, params }) {
   return `${use}, version ${version}${settings.length ? `: ${settings.join(", ")}` : ""}`;
 }
 
-/** The fingerprints of a stream, those of one round in a line. */
+/** The fingerprints of a stream as a table. */
 function fingerprints(found) {
   if (!found.length) return "nothing run";
   const lines = found.map(([number, corruption, fingerprint]) =>

@@ -1,4 +1,4 @@
-// Accuracy over the rounds of a stream: a panel for each quantised model, bands over seeds.
+// Accuracy by round: a panel for each quantised model, with bands for intervals over seeds.
 
 function drawRounds() {
   const of = table("long-term");

@@ -1,4 +1,4 @@
-// What is shown: the data, the reader's choices, and how the address keeps them.
+// The data, the reader's choices, and how the address stores these choices.
 
 const data = JSON.parse(byId("data").textContent);
 
@@ -11,9 +11,9 @@ const LAYOUTS = [
 
 const state = {
   stream: 0,
-  round: null, // null is the last
+  round: null, // null: the last
   layout: "cost",
-  sort: { key: "accuracy", up: false }, // null is the order of the benchmark
+  sort: { key: "accuracy", up: false }, // null: the order of the benchmark
   hidden: { model: new Set(), quantization: new Set(), label: new Set() },
   published: true,
   heat: "accuracy",
@@ -22,13 +22,13 @@ const state = {
 
 const stream = () => data.streams[state.stream];
 
-/** The round shown, as tables are keyed by it. */
+/** The shown round, as a key of the tables. */
 function round() {
   const rounds = stream().rounds;
   return String(rounds.includes(Number(state.round)) ? state.round : rounds.at(-1));
 }
 
-/** The table of a layout, at the chosen round if it has rounds. */
+/** The table of a layout, at the chosen round if there is one table per round. */
 function table(layout) {
   const found = stream().tables[layout];
   return found.all ?? found[round()];
@@ -36,7 +36,7 @@ function table(layout) {
 
 const isShown = (row) => FACETS.every((facet) => !state.hidden[facet].has(row[facet]));
 
-/** Rows of the stream that the filters leave, each with its number. */
+/** Rows of the stream that pass the filters, each with its number. */
 const shownRows = () =>
   stream()
     .rows.map((row, place) => ({ ...row, place }))
@@ -66,7 +66,7 @@ const values = (facet) => [...new Set(data.streams.flatMap((part) => part.rows.m
 
 // The address ------------------------------------------------------------------------------------
 
-/** Write the choices that are not the usual ones into the address, so that a link shows the same. */
+/** Write all choices that differ from the defaults into the address, so that a link shows the same page. */
 function remember() {
   const kept = new URLSearchParams();
   const { budget, sort } = state;
@@ -85,7 +85,7 @@ function remember() {
   history.replaceState(null, "", `#${kept}`);
 }
 
-/** Take up the choices that an address holds; what it does not name stays as it is. */
+/** Read the choices from the address. */
 function recall() {
   const kept = new URLSearchParams(location.hash.slice(1));
   const number = (name) =>

@@ -1,4 +1,4 @@
-"""What every plugin-kind of tta-bench must keep; `tta-bench check plugin-name` prints it check by check."""
+"""The contract of every plugin-kind; `tta-bench check plugin-name` prints the outcome of each check."""
 
 from tta_bench.testing import check
 

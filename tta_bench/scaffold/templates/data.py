@@ -1,4 +1,4 @@
-"""Data: labelled test images, and clean images of the training domain; corruptions come by themselves.
+"""Data: labelled test images, and clean images of the training domain; the base class adds corruptions.
 
 The generated pictures are a starting point: put your own arrays into a folder, or read them in `clean_test`
 and `clean_source` from wherever they are.
@@ -25,14 +25,16 @@ class PluginClass(Corruptible):
     num_classes: ClassVar[int] = CLASSES
     input_size: ClassVar[int] = SIDE
     summary: ClassVar[str] = "generated gratings in ten directions, or your own arrays"
-    paths: ClassVar[tuple[str, ...]] = ("root",)  # says where, not what: the fingerprint says what
+    paths: ClassVar[tuple[str, ...]] = (
+        "root",
+    )  # a path is not part of the identity of results; the fingerprint is
 
     root: str = ""  # a folder with the three arrays; images are uint8 [N, 32, 32, 3], labels integers
     images: Count = 1000  # test images to generate, if there is no folder
-    saved_as_jpeg: bool = False  # save corrupted images as JPEG, as ImageNet-C's are; the note then says so
+    saved_as_jpeg: bool = False  # save corrupted images as JPEG, as in ImageNet-C; records then say so
 
     def clean_test(self) -> Split:
-        """The labelled images, in an order of which every beginning has all classes."""
+        """The labelled images, with the classes mixed, so that every prefix has all classes."""
         if self.root:
             images, labels = self._array(TEST), self._array(LABELS).astype(np.int64)
         else:
@@ -40,11 +42,11 @@ class PluginClass(Corruptible):
         return Split(images, labels, np.arange(len(labels)))
 
     def clean_source(self) -> np.ndarray:
-        """What a deployed model may know of its training: shuffled, with the class mix of the test images."""
+        """Clean source images: shuffled, with the class mix of the test images."""
         return self._array(SOURCE) if self.root else gratings(256, seed=0)[0]
 
     def source_labels(self) -> np.ndarray | None:
-        """Their classes, if they are known: for warnings alone, no method sees them."""
+        """Their classes, if they are known; used only for warnings, no method sees them."""
         return None if self.root else gratings(256, seed=0)[1]
 
     def fingerprint(self) -> str:

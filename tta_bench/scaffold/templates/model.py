@@ -53,8 +53,8 @@ class Net(nn.Module):
 class Adapter(Model):
     """What methods and quantizers see: logits = head(pool(blocks(enter(stem(x)))))."""
 
-    # Presets of methods depend on the family. "resnet", "vit" and "vim" promise what docs/first-model.md
-    # says. With any other name, methods take their defaults, and `tta-bench plan` says so.
+    # Presets of methods depend on the family. docs/first-model.md describes "resnet", "vit"
+    # and "vim". With any other name, methods use their defaults, and `tta-bench plan` prints a warning.
     family = "resnet"
     tokens = False  # the hidden state is a feature map, not a sequence of tokens
 
@@ -67,7 +67,7 @@ class Adapter(Model):
         return self.net.fc
 
     def stem(self, x: Tensor, prompt: Tensor | None = None) -> Tensor:
-        x = self.normalise(x)  # which also quantises the input, if a quantizer wants that
+        x = self.normalise(x)  # also quantises the input, if a quantizer requires it
         if prompt is not None:
             x = x + F.conv2d(x, prompt, padding=PROMPT_SIDE // 2)
         return self.net.conv1(x)
@@ -104,7 +104,7 @@ class PluginClass(ModelSource):
     family = Adapter.family
     num_classes = CLASSES
     input_size = SIDE
-    paths = ("weights",)  # says where, not what: results are known by the fingerprint instead
+    paths = ("weights",)  # a path is not part of the identity of results; the fingerprint is
 
     def skeleton(self) -> Model:
         half = (0.5, 0.5, 0.5)

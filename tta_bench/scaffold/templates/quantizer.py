@@ -14,13 +14,13 @@ FLOAT_BYTES = 4
 
 @dataclass
 class PluginClass(Quantizer):
-    """Weights rounded to the nearest step, one symmetric scale an output channel; activations stay float."""
+    """Weights rounded to the nearest step, one symmetric scale per output channel; activations stay float."""
 
     # Fields are hyper-parameters: keys of the YAML, and part of a result's identity. Their types say what
     # they may hold: here 2 to 8 bits for weights, and activations in float.
     bits: Annotated[str, BitRange((2, 8), (32, 32))] = "W8A32"
 
-    calibration_images = 0  # clean images that `calibrate` wants to see; rounding needs none
+    calibration_images = 0  # clean images that `calibrate` needs; rounding needs none
     summary = "weights rounded to the nearest step, per output channel; activations stay float"
 
     def calibrate(self, model: Model, images: Tensor, progress: Progress) -> Calibration:

@@ -28,8 +28,8 @@ class PluginClass(TimmModel):
 
     weights: str = "random"  # or the path of a state dict: .safetensors, or .pth with nothing but tensors
 
-    # Presets of methods depend on the family. "resnet", "vit" and "vim" promise what docs/first-model.md
-    # says. With any other name, methods take their defaults, and `tta-bench plan` says so.
+    # Presets of methods depend on the family. docs/first-model.md describes "resnet", "vit"
+    # and "vim". With any other name, methods use their defaults, and `tta-bench plan` prints a warning.
     family = "resnet"
     name = "plugin-name"
     num_classes = CLASSES

@@ -1,0 +1,168 @@
+"""Which cells share a task, how tasks are cut, and what they cost: by hand, nothing is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tta_bench import config, grid
+from tta_bench.grid import Cell
+from tta_bench.planning import tasks as plan
+from tta_bench.planning.sharing import resolve
+from tta_bench.planning.tasks import Task, split, task_passes, tasks
+
+Write = Callable[..., Path]
+Of = Callable[..., list[Cell]]
+# Four domains of three batches (16, 16 and 8 images), twice.
+STREAM = {"corruptions": ["fog", "snow", "pixelate", "contrast"], "rounds": 2, "batch_size": 16, "limit": 40}
+BATCHES = 4 * 3
+
+
+@pytest.fixture
+def cells_of(write_yaml: Write) -> Of:
+    def make(*methods: object, quantizers: list[Any] | None = None, **stream: Any) -> list[Cell]:
+        file = write_yaml(methods=[*methods], quantizers=quantizers or ["fp32"], stream=STREAM | stream)
+        return grid.expand(config.load(file))
+
+    return make
+
+
+def task(*cells: Cell, domains: frozenset[int] | None = None, share: bool = True) -> Task:
+    return Task(tuple(resolve(cell, share) for cell in cells), domains)
+
+
+def facts(cell: Cell) -> tuple[bool, bool, bool]:
+    found = resolve(cell)
+    return found.stateless, found.repeats, found.rereads
+
+
+@pytest.mark.parametrize(
+    ("method", "stream", "expected"),
+    [
+        ("source", {}, (True, True, False)),  # no memory
+        ("lame", {}, (True, True, False)),  # of a batch
+        ("t3a", {}, (False, False, True)),  # of the stream, on features
+        ("tent", {}, (False, False, False)),  # of the stream, on images
+        ({"use": "t3a", "reset": "domain"}, {}, (True, True, False)),
+        ("source", {"order": "reshuffled"}, (True, False, False)),
+        ("t3a", {"order": "reshuffled"}, (False, False, False)),
+        ("t3a", {"rounds": 1}, (False, False, False)),
+        ("source", {"order": "sequential"}, (True, True, False)),
+    ],
+)
+def test_what_is_stateless_repeats_and_rereads(
+    method: object, stream: dict[str, Any], expected: tuple[bool, bool, bool], cells_of: Of
+) -> None:
+    assert facts(cells_of(method, **stream)[0]) == expected
+
+
+# -- sharing ----------------------------------------------------------------------------------------
+
+
+def test_consumers_of_the_same_features_share_a_task(cells_of: Of) -> None:
+    source, tent, lame = cells_of("source", "tent", "lame")
+    assert tasks([source, tent, lame]) == [task(tent), task(source, lame)], "the longest first"
+    assert tasks([source, lame], share=False) == [task(source, share=False), task(lame, share=False)]
+
+
+OTHER: dict[str, Any] = {
+    "domains": (("fog", 5),),
+    "rounds": 3,
+    "batch_size": 8,
+    "limit": 39,
+    "order": "sequential",
+    "seed": 2,
+    "threads": 2,
+}
+
+
+@pytest.mark.parametrize("fact", OTHER)
+def test_cells_of_other_streams_do_not_share(fact: str, cells_of: Of) -> None:
+    source, lame = cells_of("source", "lame")
+    assert len(tasks([source, lame])) == 1
+    assert len(tasks([source, replace(lame, **{fact: OTHER[fact]})])) == 2
+
+
+@pytest.mark.parametrize("plugin", ["data", "model", "quantizer", "corruptions"])
+def test_cells_of_other_code_do_not_share(plugin: str, cells_of: Of) -> None:
+    source, lame = cells_of("source", "lame")
+    known = getattr(lame, plugin)
+    edited: Any = (replace(known[0], code="edited"), *known[1:]) if plugin == "corruptions" else None
+    other = replace(lame, **{plugin: edited or replace(known, code="edited")})
+    assert len(tasks([source, other])) == 2
+
+
+def test_a_task_names_the_network_that_its_worker_needs(cells_of: Of) -> None:
+    full, quantized = cells_of("source", quantizers=["fp32", "uniform"])
+    assert task(full).network == (full.model.digest, full.quantizer.digest)
+    assert task(full).network != task(quantized).network
+
+
+# -- pieces -----------------------------------------------------------------------------------------
+
+
+def domains(found: list[Task]) -> list[set[int] | None]:
+    return [None if task.domains is None else set(task.domains) for task in found]
+
+
+def test_only_stateless_tasks_are_cut_and_no_more_than_needed(cells_of: Of) -> None:
+    source, tent = cells_of("source", "tent")
+    whole = task(source)
+    assert domains(split([whole], 1)) == [None]
+    assert domains(split([whole], 2)) == [{0}, {1}, {2}, {3}], "two pieces for each worker"
+    assert domains(split([whole], 99)) == [{0}, {1}, {2}, {3}]
+    assert domains(split([task(tent)], 2)) == [None]
+    assert domains(split([task(source, tent)], 2)) == [None], "one of its cells has state"
+    assert domains(split([whole] * 2, 2)) == [{0, 1}, {2, 3}] * 2
+    assert domains(split([whole] * 4, 2)) == [None] * 4
+    assert split([], 2) == []
+
+
+def test_pieces_are_of_neighbouring_domains_and_about_equal(cells_of: Of) -> None:
+    (source,) = cells_of("source")
+    pieces = list(plan._parts(task(source), 3))
+    assert domains(pieces) == [{0}, {1}, {2, 3}]
+    assert all(piece.cells == (resolve(source),) for piece in pieces)
+    assert list(plan._parts(task(source), 1)) == [task(source)]
+
+
+def test_the_longest_piece_comes_first(cells_of: Of) -> None:
+    source, tent = cells_of("source", "tent")
+    found = split([task(source), task(tent)], 2)
+    assert found == [task(tent), task(source)]
+
+
+# -- costs ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "stream", "expected"),
+    [
+        ("source", {}, BATCHES),  # rounds repeat
+        ("t3a", {}, BATCHES),  # features are read again
+        ("t3a", {"order": "reshuffled"}, 2 * BATCHES),
+        ("tent", {}, 2 * BATCHES * 3),  # a forward, and a backward that counts as two
+        ({"use": "tent", "reset": "domain"}, {}, BATCHES * 3),
+        ({"use": "foa", "k": 5}, {}, 2 * BATCHES * 5),
+        ("sar", {}, 2 * BATCHES * 6),
+        ("cotta", {}, 2 * BATCHES * 5),  # 3–35/1: the lower end
+        ("tent", {"limit": 48}, 2 * BATCHES * 3),  # three full batches
+        ("tent", {"limit": 49}, 2 * 4 * 4 * 3),
+        ("tent", {"limit": None, "batch_size": 1000}, 2 * 4 * 2 * 3),  # 2000 images
+        ("tent", {"limit": 5000, "batch_size": 1000}, 2 * 4 * 2 * 3),
+    ],
+)
+def test_passes_of_a_task(method: object, stream: dict[str, Any], expected: int, cells_of: Of) -> None:
+    (cell,) = cells_of(method, **stream)
+    assert task_passes(task(cell)) == expected
+    assert task_passes(task(cell, domains=frozenset({1}))) == expected / 4
+
+
+def test_passes_of_a_grid(cells_of: Of) -> None:
+    found = plan.passes(cells_of("source", "t3a", "tent"))
+    assert found.naive == 2 * BATCHES * (1 + 1 + 3)
+    assert found.executed == BATCHES + 2 * BATCHES * 3

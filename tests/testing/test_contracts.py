@@ -1,0 +1,25 @@
+"""The contract suite, over every registered plugin: a new one is tested on registration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tta_bench import testing
+from tta_bench.plugins import registry
+
+PLUGINS = [(group, name) for group in registry.GROUPS for name in registry.names(group)]
+BIG = {"vit-b", "vit-l", "resnet-50", "vim-s"}  # their tests are in test_models.py, without passes
+# The same code, with less of it to wait for.
+QUICKER: dict[str, dict[str, Any]] = {
+    "memo": {"views": 2},
+    "foa": {"k": 4},
+    "adalog": {"rounds": 1, "rows": 64},
+    "ptq4vit": {"rounds": 1, "candidates": 20},
+}
+
+
+@pytest.mark.parametrize(("group", "name"), [p for p in PLUGINS if p[1] not in BIG])
+def test_contract(group: str, name: str) -> None:
+    testing.check(group, name, **QUICKER.get(name, {}))

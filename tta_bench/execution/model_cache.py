@@ -1,0 +1,65 @@
+"""Data and quantised models that a process keeps between tasks."""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+
+import torch
+from torch import Tensor
+
+from tta_bench.api import Data, Model, Quantizer
+from tta_bench.errors import Unsupported
+from tta_bench.execution import calibration
+from tta_bench.grid import Cell
+from tta_bench.models.restricted import restrict_classes_
+from tta_bench.plugins.identity import PluginIdentity
+
+MODELS_KEPT = 4
+
+
+class ModelCache:
+    """Builds models on first use, keeps the last few in main memory, and copies them to its device.
+
+    Calibrations are always made on the CPU, so that integer codes and scales do not depend on the device.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._data: dict[str, Data] = {}
+        self._models: OrderedDict[str, Model] = OrderedDict()
+
+    def data(self, identity: PluginIdentity) -> Data:
+        """The data of a cell."""
+        if identity.digest not in self._data:
+            self._data[identity.digest] = identity.make()
+        return self._data[identity.digest]
+
+    def source_images(self, identity: PluginIdentity) -> Tensor:
+        """A copy of the clean images of a cell's data."""
+        return self.data(identity).source_images().clone()
+
+    def model(self, cell: Cell) -> Model:
+        """A copy of the cell's quantised model."""
+        known = "/".join(plugin.digest for plugin in (cell.model, cell.quantizer, cell.data))
+        if known not in self._models:
+            self._models[known] = self._build(cell)
+        self._models.move_to_end(known)
+        while len(self._models) > MODELS_KEPT:
+            self._models.popitem(last=False)
+        return copy.deepcopy(self._models[known]).to(self.device)
+
+    def _build(self, cell: Cell) -> Model:
+        model: Model = cell.model.make().build()
+        if model.weights_sha256 and model.weights_sha256 != cell.model.fingerprint:
+            raise RuntimeError(f"the weights of {cell.model.label} have changed since the run started")
+        quantizer: Quantizer = cell.quantizer.make()
+        reason = quantizer.unsupported(model)
+        if reason is not None:
+            raise Unsupported(f"{cell.quantizer.use}: {reason}")
+        images = quantizer.calibration_set(self.source_images(cell.data))
+        quantizer.install(model, calibration.of(cell.model, cell.quantizer, model, images))
+        classes = self.data(cell.data).classes()
+        if classes is not None:
+            restrict_classes_(model, classes)
+        return model

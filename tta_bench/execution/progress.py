@@ -1,0 +1,92 @@
+"""Progress of a run: a bar with the remaining time on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich import progress as bar
+from rich.console import Console
+
+from tta_bench.results.record import Record
+from tta_bench.terminal import LINES, printable
+
+if TYPE_CHECKING:
+    from tta_bench.grid import Cell
+
+PLAIN_INTERVAL_SECONDS = 10.0
+
+
+class RunProgress:
+    """Shows how many records of a run are done."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.console = Console(stderr=True, quiet=quiet, highlight=False)
+        self.bars: bar.Progress | None = None
+
+    def note(self, text: str) -> None:
+        """Print one message."""
+        self.console.print(printable(text, LINES), markup=False, soft_wrap=True)
+
+    @contextmanager
+    def running(self, cells: Sequence[Cell], done: int) -> Iterator[None]:
+        """Show progress over these cells while the block runs."""
+        self.cells = {cell.key: cell for cell in cells}
+        self.expected = sum(cell.records_expected for cell in cells)
+        self.seen: Counter[str] = Counter()
+        self.kept: Counter[str] = Counter()  # those among them that earlier runs recorded
+        self.finished, self.start, self.last_line = 0, time.monotonic(), 0.0
+        already = f", {done} done already" if done else ""
+        self.note(f"{len(cells)} cells to run{already}, {self.expected} records.")
+        if not self.console.is_terminal:
+            yield
+            return
+        columns = (
+            bar.TextColumn("{task.description}", markup=False),  # a name may contain brackets
+            bar.BarColumn(),
+            bar.MofNCompleteColumn(),
+            bar.TimeElapsedColumn(),
+            bar.TimeRemainingColumn(),
+        )
+        with bar.Progress(*columns, console=self.console) as self.bars:
+            self.bar = self.bars.add_task("starting", total=self.expected)
+            yield
+        self.bars = None
+
+    def prepared(self, done: int, total: int) -> None:
+        """The images of so many domains are prepared."""
+        self._show(f"images {done}/{total}", 0)
+
+    def started(self, cell: Cell, kept: int) -> None:
+        """A cell starts, or starts again, and has so many records already."""
+        if self.bars is not None:
+            self.bars.advance(self.bar, kept - self.seen[cell.key])
+        self.seen[cell.key] = self.kept[cell.key] = kept
+
+    def records(self, records: list[Record]) -> None:
+        """Count new records of one cell."""
+        cell = self.cells[records[0]["key"]]
+        over = any(r["status"] != "ok" for r in records)
+        share = cell.records_expected - self.seen[cell.key] if over else len(records)
+        self.seen[cell.key] += share
+        if self.seen[cell.key] == cell.records_expected:
+            self.finished += 1
+        labels = cell.labels
+        self._show(f"{labels.model} {cell.bits} {labels.method}", share)
+
+    def _show(self, what: str, share: int) -> None:
+        if self.bars is not None:
+            self.bars.update(self.bar, advance=share, description=printable(what))
+            return
+        now, total = time.monotonic(), sum(self.seen.values())
+        if now - self.last_line < PLAIN_INTERVAL_SECONDS and total < self.expected:
+            return
+        self.last_line = now
+        spent = now - self.start
+        new = total - sum(self.kept.values())
+        left = f", about {spent / new * (self.expected - total):.0f} s left" if new else ""
+        cells = f"{self.finished}/{len(self.cells)} cells"
+        self.note(f"[{spent:5.0f} s] {total}/{self.expected} records, {cells}{left}: {what}")

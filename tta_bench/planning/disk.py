@@ -1,0 +1,72 @@
+"""Disk space that a benchmark needs, estimated before anything is downloaded.
+
+Image sizes come from the published archives and are right to about 10 %; weights are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tta_bench.api import Model
+from tta_bench.corruptions.sets import GROUPS, HELD_OUT_4
+from tta_bench.grid import Cell
+from tta_bench.memory.skeleton import skeleton
+from tta_bench.planning.sharing import FEATURE_CACHE_BYTES
+from tta_bench.planning.tasks import Task, batches_of_domain, images, tasks
+from tta_bench.plugins import registry
+
+# Bytes per image: ImageNet-C by its archives of 21, 7, 12, 7 and 15 GiB, averaged over severities.
+IMAGENET_C = {"Noise": 30_000, "Blur": 7_500, "Weather": 12_900, "Digital": 7_500}
+IMAGENET_C_EXTRA = 16_100
+IMAGES = {"imagenet": 135_000, "imagenet-r": 70_000, "imagenet-sketch": 150_000, "cifar10-c": 3_072}
+CLEAN_IMAGES = 50_000  # of ImageNet's validation set
+SOURCE = {"imagenet-c", "imagenet-r", "imagenet-sketch"}  # clean images come from ImageNet's validation set
+RECORD, BATCH = 700, 4  # bytes of a record, plus bytes per batch in it
+
+
+class Disk(NamedTuple):
+    """Approximate bytes."""
+
+    images: int
+    weights: int
+    results: int
+    features: int  # kept by one worker between rounds, at most
+
+
+def needed(cells: Sequence[Cell]) -> Disk:
+    """What a grid reads and writes; images of unknown size count as 0."""
+    models = {cell.model.digest: skeleton(cell.model.make()) for cell in cells}
+    return Disk(
+        images=_images(cells),
+        weights=sum(p.numel() * p.element_size() for model in models.values() for p in model.parameters()),
+        results=sum(cell.records_expected * (RECORD + BATCH * batches_of_domain(cell)) for cell in cells),
+        features=max(
+            (_features(task, models[task.cells[0].cell.model.digest]) for task in tasks(cells)), default=0
+        ),
+    )
+
+
+def _features(task: Task, model: Model) -> int:
+    """Bytes of the features that later rounds read again: all domains, for every kind of pass."""
+    cell = task.cells[0].cell
+    kinds = {each.cell.method.make().batch_statistics(model) for each in task.cells if each.rereads}
+    width = model.classifier.in_features
+    return min(FEATURE_CACHE_BYTES, len(kinds) * len(cell.domains) * images(cell) * width * 4)
+
+
+def _images(cells: Iterable[Cell]) -> int:
+    domains = {(cell.data.use, name) for cell in cells for name, _ in cell.domains}
+    data = {use for use, _ in domains}
+    clean = "imagenet" in data or bool(data & SOURCE)
+    total = sum(_size(use, name) * registry.load("data", use).size for use, name in domains)
+    return total + (IMAGES["imagenet"] * CLEAN_IMAGES if clean else 0)
+
+
+def _size(use: str, domain: str) -> int:
+    """Bytes of one image of a domain; clean images of ImageNet are counted separately, only once."""
+    if use in ("imagenet", "imagenet-c"):  # `imagenet` makes the same files itself
+        if domain in HELD_OUT_4:
+            return IMAGENET_C_EXTRA
+        return IMAGENET_C.get(GROUPS.get(domain, ""), 0)
+    return IMAGES.get(use, 0)

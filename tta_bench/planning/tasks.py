@@ -1,0 +1,101 @@
+"""Cells → tasks: cells that can share passes through the backbone become one task."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from tta_bench.grid import Cell
+from tta_bench.planning.sharing import ResolvedCell, pass_identity, resolve
+from tta_bench.plugins import registry
+
+
+@dataclass(frozen=True)
+class Task:
+    """Cells over the same model, quantizer and stream, which one worker runs together."""
+
+    cells: tuple[ResolvedCell, ...]
+    domains: frozenset[int] | None = None  # which domains of the stream to run; None: all
+
+    @property
+    def network(self) -> tuple[str, str]:
+        """Digests of the model and quantizer that a worker must have in memory for it."""
+        cell = self.cells[0].cell
+        return (cell.model.digest, cell.quantizer.digest)
+
+
+@dataclass(frozen=True)
+class PassCount:
+    """Batch passes that a grid costs: forward passes, and backward passes counted as two."""
+
+    naive: int
+    executed: int
+
+
+def tasks(cells: Sequence[Cell], share: bool = True) -> list[Task]:
+    """Tasks in the order in which to start them: the longest first, so that none runs alone at the end."""
+    shared: dict[tuple[object, ...], list[ResolvedCell]] = {}
+    found = []
+    for cell in (resolve(cell, share) for cell in cells):
+        if cell.share and cell.reads_features:
+            shared.setdefault(pass_identity(cell.cell), []).append(cell)
+        else:
+            found.append(Task((cell,)))
+    found += [Task(tuple(group)) for group in shared.values()]
+    return sorted(found, key=task_passes, reverse=True)
+
+
+def split(found: Sequence[Task], workers: int) -> list[Task]:
+    """Tasks, the longest first; long tasks without state across domains are split over workers.
+
+    Every part has to set up its methods, so tasks are not split further than it takes to keep workers busy.
+    """
+    if workers < 2:
+        return list(found)
+    part = sum(map(task_passes, found)) / (2 * workers)
+    parts = [each for task in found for each in _parts(task, math.ceil(task_passes(task) / part))]
+    return sorted(parts, key=task_passes, reverse=True)
+
+
+def _parts(task: Task, wanted: int) -> Iterator[Task]:
+    """A task in parts of neighbouring domains, if its cells are stateless across domains."""
+    domains = len(task.cells[0].cell.domains)
+    count = min(wanted, domains) if all(cell.stateless for cell in task.cells) else 1
+    for i in range(count):
+        part = frozenset(range(i * domains // count, (i + 1) * domains // count))
+        yield task if count == 1 else replace(task, domains=part)
+
+
+def passes(cells: Sequence[Cell]) -> PassCount:
+    """What a grid costs, and what it would cost if every cell and round ran on its own."""
+    found = tasks(cells)
+    naive = sum(
+        _batches(each.cell) * each.cell.rounds * each.step_passes for task in found for each in task.cells
+    )
+    return PassCount(naive, round(sum(map(task_passes, found))))
+
+
+def task_passes(task: Task) -> float:
+    """Batch passes of one task; features are computed once, rounds that repeat are not run."""
+    resolved = task.cells[0]
+    cell = resolved.cell
+    rounds = 1 if resolved.repeats or resolved.rereads else cell.rounds
+    part = 1.0 if task.domains is None else len(task.domains) / len(cell.domains)
+    return part * _batches(cell) * rounds * (1 if resolved.reads_features else resolved.step_passes)
+
+
+def images(cell: Cell) -> int:
+    """Images per domain, as far as that is known before any is read."""
+    size: int = registry.load("data", cell.data.use).size
+    return min(cell.limit or size, size)
+
+
+def batches_of_domain(cell: Cell) -> int:
+    """Batches per domain, as far as that is known before any image is read."""
+    return -(-images(cell) // cell.batch_size)
+
+
+def _batches(cell: Cell) -> int:
+    """Batches in one round."""
+    return len(cell.domains) * batches_of_domain(cell)

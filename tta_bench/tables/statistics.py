@@ -1,0 +1,258 @@
+"""95 % intervals of accuracies and of paired differences, p-values and ranks.
+
+With several seeds, the scores of a row are an array [seeds, domains] of two random factors: an interval is
+about other seeds and other domains of the same kind. With one seed, domains are fixed strata and batches are
+sampled from them: an interval is about other images of the same domains, not about other seeds. All rows
+of a column saw the same images in the same order, so rows are compared by their paired differences.
+Formulas, assumptions and simulated coverage: docs/statistics.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import NamedTuple
+
+import numpy as np
+
+LEVEL = 0.05  # of significance; intervals have a coverage of 1 − LEVEL
+# With less evidence there is no interval, no rank and no p-value.
+FEWEST_IMAGES = 256  # over all seeds and domains
+FEWEST_SCORES = 9  # seeds × domains; with fewer, two-way intervals are too wide (97 % and more)
+FEWEST_BATCHES = 8  # with one seed; and two in every domain
+FEW_LEVELS = 3  # divided by the square of the smaller factor's levels: weight of Cochran's critical value
+TOO_LITTLE = (
+    f"too little data: it takes {FEWEST_IMAGES} images, and of one seed {FEWEST_BATCHES} batches (2 in every "
+    f"domain), of several seeds and domains {FEWEST_SCORES} pairs of a seed and a domain"
+)
+
+
+class Batches(NamedTuple):
+    """The batches of one domain of one seed: correct predictions [turns, batches], and images per batch.
+
+    Rounds with different batches are separate turns; rounds with the same batches are averaged into one.
+    """
+
+    hits: np.ndarray
+    sizes: np.ndarray
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The data of a row in a column, or of the difference of two rows: accuracies (%) [seeds, domains]."""
+
+    scores: np.ndarray
+    images: int  # over all seeds and domains; an image counts once, not once per round
+    batches: tuple[Batches, ...] | None = None  # by domain, with a single seed
+
+    def minus(self, other: Evidence) -> Evidence:
+        """The paired difference of two rows."""
+        images = min(self.images, other.images)
+        return Evidence(self.scores - other.scores, images, _paired(self.batches, other.batches))
+
+
+class VarianceComponent(NamedTuple):
+    """An independent component of the variance of a mean, and its degrees of freedom."""
+
+    variance: float
+    freedom: float
+
+
+class Estimate(NamedTuple):
+    """A mean with the components of its variance; `cochran` is the weight of Cochran's critical value."""
+
+    value: float
+    components: tuple[VarianceComponent, ...]
+    cochran: float = 0.0
+
+    @property
+    def half(self) -> float:
+        """Half the width of the 95 % interval."""
+        return self.critical(LEVEL) * self.error
+
+    @property
+    def error(self) -> float:
+        """The standard error of the mean."""
+        return float(sum(component.variance for component in self.components)) ** 0.5
+
+    def critical(self, level: float) -> float:
+        """Half the width of an interval of coverage 1 − level, in standard errors."""
+        total = sum(variance for variance, _ in self.components)
+        if not total:
+            return 0.0
+        own = sum(variance * _t(freedom, level) for variance, freedom in self.components) / total
+        # Satterthwaite's degrees of freedom; those of strata already have Welch's correction.
+        joint = _t(total**2 / sum(variance**2 / freedom for variance, freedom in self.components), level)
+        return self.cochran * own + (1 - self.cochran) * joint
+
+    @property
+    def p(self) -> float:
+        """The level at which the interval just reaches 0, found by bisection of its logarithm."""
+        if not self.error:
+            return 0.0 if self.value else 1.0
+        statistic, low, high = abs(self.value) / self.error, -40.0, 0.0  # natural logarithms of levels
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.critical(np.exp(middle)) > statistic else (low, middle)
+        return float(np.exp(high))
+
+
+class Difference(NamedTuple):
+    """The difference of two rows, with its 95 % interval and p-value."""
+
+    value: float
+    low: float
+    high: float
+    p: float
+
+    @property
+    def tie(self) -> bool:
+        """Whether the interval contains 0."""
+        return self.low <= 0 <= self.high
+
+
+class Rank(NamedTuple):
+    """The rank of a row in a column; several rows may share it."""
+
+    place: int
+    shared: bool
+
+    def __str__(self) -> str:
+        return f"{self.place}{'=' * self.shared}"
+
+
+def deviation(values: Sequence[float]) -> float | None:
+    """The standard deviation over seeds; None for a single seed."""
+    return stdev(values) if len(values) > 1 else None
+
+
+def estimate(evidence: Evidence) -> Estimate | None:
+    """The mean of a row or difference with its variance; None with too little data."""
+    seeds, domains = evidence.scores.shape
+    if evidence.images < FEWEST_IMAGES:
+        return None
+    if seeds == 1:
+        return _of_batches(evidence)
+    if domains == 1:
+        scores = evidence.scores[:, 0]
+        return Estimate(
+            float(scores.mean()), (VarianceComponent(float(scores.var(ddof=1)) / seeds, seeds - 1),)
+        )
+    return _two_way(evidence.scores) if evidence.scores.size >= FEWEST_SCORES else None
+
+
+def compare(ours: Evidence, theirs: Evidence) -> Difference | None:
+    """Our scores minus theirs; None with too little data, or if the scores cannot be paired."""
+    if ours.scores.shape != theirs.scores.shape:
+        return None
+    found = estimate(ours.minus(theirs))
+    if found is None:
+        return None
+    return Difference(found.value, found.value - found.half, found.value + found.half, found.p)
+
+
+def ranks(rows: Sequence[Evidence], printed: Sequence[str]) -> list[Rank] | None:
+    """The rank of each row; a row with a lower mean never has a better rank. None with too little data.
+
+    In the order of their means, rows share the rank of the best row until the first that is not tied with it;
+    that row is the best of the rest, and so on. Two rows are tied if the interval of their paired difference
+    contains 0, or if their printed numbers are equal.
+    """
+    order = sorted(range(len(rows)), key=lambda i: (-float(np.mean(rows[i].scores)), i))
+    tiers: list[list[int]] = []
+    for row in order:
+        tied = _tied(rows, printed, tiers[-1][0], row) if tiers else False
+        if tied is None:
+            return None
+        if tied:
+            tiers[-1].append(row)
+        else:
+            tiers.append([row])
+    found: dict[int, Rank] = {}
+    for tier in tiers:
+        found |= dict.fromkeys(tier, Rank(len(found) + 1, len(tier) > 1))
+    return [found[i] for i in range(len(rows))]
+
+
+def holm(values: Sequence[float]) -> list[float]:
+    """P-values corrected for their number (Holm 1979), so that the family-wise error rate stays at LEVEL."""
+    order = sorted(range(len(values)), key=lambda i: values[i])
+    found: dict[int, float] = {}
+    largest = 0.0
+    for place, index in enumerate(order):
+        largest = max(largest, min(1.0, (len(values) - place) * values[index]))
+        found[index] = largest
+    return [found[index] for index in range(len(values))]
+
+
+def _tied(rows: Sequence[Evidence], printed: Sequence[str], leader: int, other: int) -> bool | None:
+    difference = compare(rows[leader], rows[other])
+    if difference is None:
+        return None
+    return printed[leader] == printed[other] or difference.tie
+
+
+def _two_way(scores: np.ndarray) -> Estimate:
+    """Seeds × domains, both random; factor 1 is the one with fewer levels.
+
+    V = (MS₁ + max(MS₂ − MSₑ, 0)) / (levels₁ · levels₂) is never below the variance from factor 1 alone.
+    """
+    table = scores if scores.shape[0] <= scores.shape[1] else scores.T
+    few, many = table.shape
+    mean = float(table.mean())
+    rows, columns = table.mean(axis=1), table.mean(axis=0)
+    residuals = table - rows[:, None] - columns[None] + mean
+    first = many * float(rows.var(ddof=1))
+    second = few * float(columns.var(ddof=1))
+    noise = float((residuals**2).sum()) / ((few - 1) * (many - 1))
+    components = (
+        VarianceComponent(first / table.size, few - 1),
+        VarianceComponent(max(second - noise, 0.0) / table.size, many - 1),
+    )
+    return Estimate(mean, components, cochran=FEW_LEVELS / few**2)
+
+
+def _of_batches(evidence: Evidence) -> Estimate | None:
+    """One seed: domains are strata of equal weight, and batches are samples from their domain."""
+    batches = evidence.batches
+    if batches is None or any(domain.hits.shape[1] < 2 for domain in batches):
+        return None
+    if sum(domain.hits.shape[1] for domain in batches) < FEWEST_BATCHES:
+        return None
+    found = [_of_stratum(domain) for domain in batches]
+    total = sum(component.variance for component in found)
+    if not total:
+        return Estimate(float(evidence.scores.mean()), ())
+    # Satterthwaite's estimate is too low if strata have few batches; this is Welch's correction (1947).
+    freedom = total**2 / sum(component.variance**2 / (component.freedom + 2) for component in found) - 2
+    return Estimate(
+        float(evidence.scores.mean()), (VarianceComponent(total / len(found) ** 2, max(freedom, 1.0)),)
+    )
+
+
+def _of_stratum(domain: Batches) -> VarianceComponent:
+    """The variance of a domain's accuracy (%), from the spread of its batches."""
+    count, images = domain.hits.shape[1], float(domain.sizes.sum())
+    shares = domain.hits.sum(axis=1, keepdims=True) / images
+    spread = ((domain.hits - shares * domain.sizes) ** 2).sum(axis=1) * count / (count - 1)
+    # Turns see the same images, so their errors may be fully correlated: averaging them reduces nothing.
+    return VarianceComponent((100 * fmean(np.sqrt(spread)) / images) ** 2, count - 1)
+
+
+def _paired(
+    ours: tuple[Batches, ...] | None, theirs: tuple[Batches, ...] | None
+) -> tuple[Batches, ...] | None:
+    """The differences of each pair of batches; None if the batches are not the same."""
+    if ours is None or theirs is None:
+        return None
+    pairs = list(zip(ours, theirs, strict=True))
+    if any(a.hits.shape != b.hits.shape or not np.array_equal(a.sizes, b.sizes) for a, b in pairs):
+        return None
+    return tuple(Batches(a.hits - b.hits, a.sizes) for a, b in pairs)
+
+
+def _t(freedom: float, level: float) -> float:
+    from scipy.special import stdtrit  # slow to import, and only intervals need it
+
+    return float(-stdtrit(freedom, level / 2))
