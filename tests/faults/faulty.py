@@ -32,6 +32,7 @@ class Drift(Method):
     at: int = 0  # which batch of the stream, counted from 1
     once: str = ""  # a file that is made by the first fault and prevents the next
     pause: float = 0.0  # seconds a batch
+    gate: str = ""  # a file: batch `at` waits until it exists
 
     def setup(self, model: Model, source: Source) -> None:
         self.model = model
@@ -42,6 +43,8 @@ class Drift(Method):
             return self.logits(x)
         time.sleep(self.pause)
         self.batches += 1
+        while self.batches == self.at and self.gate and not Path(self.gate).exists():
+            time.sleep(0.05)
         if self.batches == self.at and not (self.once and Path(self.once).exists()):
             if self.once:
                 Path(self.once).touch()

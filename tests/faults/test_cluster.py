@@ -42,13 +42,19 @@ def test_ctrl_c_twice_stops_a_run_now_and_leaves_the_cluster(cluster: Cluster, b
 def test_a_lost_node_costs_nothing_but_time(
     cluster: Cluster, bench: Bench, undisturbed: Callable[[Bench], str]
 ) -> None:
-    slow = [{"use": "drift", "name": f"drift {i}", "pause": 0.2 + i / 1000} for i in range(3)]
-    bench.write([*slow, "source", "t3a"], run={"engine": "ray"})
+    # Every drift waits in its second domain, so the run cannot end before the other node has a worker.
+    gate = bench.folder / "gate"
+    waiting = [
+        {"use": "drift", "name": f"drift {i}", "at": 5, "gate": str(gate), "pause": i / 1000}
+        for i in range(3)
+    ]
+    bench.write([*waiting, "source", "t3a"], run={"engine": "ray"})
     process = bench.start("--ray-address", cluster.address, env=cluster.environment)
-    wait_for(lambda: bench.files("checkpoints/*.drift.*"))
     wait_for(lambda: "ray::Worker.run" in processes(cluster.other.pid).values())
+    wait_for(lambda: sum(len(path.read_text().splitlines()) for path in bench.files("records/*drift*")) >= 2)
     seen = bench.records()
     kill_session(cluster.other)
+    gate.touch()
     _, errors = process.communicate(timeout=200)
     assert process.returncode == 0, errors
     assert seen <= bench.records()

@@ -69,12 +69,18 @@ def test_a_plugin_that_hangs_is_stopped(bench: Bench, monkeypatch: pytest.Monkey
 
 
 def test_a_run_is_stopped_loses_workers_is_killed_and_ends_well(bench: Bench, undisturbed: Tables) -> None:
-    slow = [{"use": "drift", "name": f"drift {i}", "pause": 0.3 + i / 1000} for i in range(3)]
+    # Every drift waits in its last domain, so that no run ends before it is disturbed.
+    gate = bench.folder / "gate"
+    slow = [
+        {"use": "drift", "name": f"drift {i}", "at": 11, "gate": str(gate), "pause": 0.3 + i / 1000}
+        for i in range(3)
+    ]
     bench.write([*slow, "source", "t3a"], run={"engine": "ray", "workers": 2})
 
     first = bench.start()
     wait_for(lambda: bench.files("checkpoints/*.drift.*"))
     os.killpg(first.pid, signal.SIGINT)
+    gate.touch()
     _, errors = first.communicate(timeout=60)
     assert first.returncode == 130, errors
     assert "run the same command again" in errors
@@ -82,6 +88,7 @@ def test_a_run_is_stopped_loses_workers_is_killed_and_ends_well(bench: Bench, un
     assert bench.files("checkpoints/*.checkpoint")
     wait_for(lambda: not processes(first.pid), 20)
     seen = bench.records()
+    gate.unlink()
 
     second = bench.start()
 
@@ -93,6 +100,7 @@ def test_a_run_is_stopped_loses_workers_is_killed_and_ends_well(bench: Bench, un
     (dashboard,) = [command for command in processes(second.pid).values() if "dashboard.py" in command]
     assert "--disable-frontend" in dashboard, "what is left of it counts usage, which is off too"
     os.kill(workers()[0], signal.SIGKILL)
+    gate.touch()
     wait_for(lambda: len(bench.records()) > len(seen))
     second.kill()
     # Ray's two watchmen take a minute to notice; nothing that computes or stores may outlive the driver
