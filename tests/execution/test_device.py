@@ -95,8 +95,7 @@ def test_ray_gives_workers_their_share(monkeypatch: pytest.MonkeyPatch) -> None:
     start = ray.init
     monkeypatch.setattr(ray, "init", lambda *args, **options: start(*args, **options, num_gpus=2))
     runner = RayRunner(3, RunPolicy(gpus=0.25))
-    runner.connect()
-    try:
+    with runner.connected():
         assert runner._capacity() == {"gpu": 3, "cpu": 0}
         runner.stop_flag = StopFlag("test")
         for kind in ("gpu", "cpu"):
@@ -104,8 +103,6 @@ def test_ray_gives_workers_their_share(monkeypatch: pytest.MonkeyPatch) -> None:
         ray.get(list(runner.pending))
         assert ray.available_resources()["GPU"] == 1.75
         assert ray.available_resources()["CPU"] == 1
-    finally:
-        ray.shutdown()
 
 
 # Bytes ------------------------------------------------------------------------------------------------

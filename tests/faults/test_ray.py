@@ -61,7 +61,9 @@ def test_a_plugin_that_hangs_is_stopped(bench: Bench, monkeypatch: pytest.Monkey
     monkeypatch.setattr(driver, "GRACE_SECONDS", 6.0)
     doomed = [{"use": "drift", "name": fault, "fault": fault, "at": 4} for fault in ("hang", "stuck")]
     bench.write(doomed, run={"engine": "ray", "workers": 2, "cell_minutes": 0.2})
+    settings = ray_settings()
     assert bench.here().returncode == 1
+    assert ray_settings() == settings, "another cluster of this process would inherit them"
     rows = bench.status()
     assert "TimeLimit" in rows["hang"]["note"]
     assert "had not answered for" in rows["stuck"]["note"]
@@ -117,3 +119,8 @@ def test_a_cluster_that_is_not_there_is_told_at_once(bench: Bench) -> None:
     outcome = bench.here("--engine", "ray", "--ray-address", "127.0.0.1:9")
     assert outcome.returncode == 2
     assert "127.0.0.1:9: nobody answers" in outcome.stderr
+
+
+def ray_settings() -> set[str]:
+    """The environment variables of this process that Ray reads."""
+    return {name for name in os.environ if name.startswith("RAY_")}

@@ -202,8 +202,13 @@ def _missing(name: str) -> str:
 def ray_starts() -> Iterator[Finding]:
     """Start Ray on this machine, and run a task that imports what workers need."""
     from tta_bench.execution.ray.driver import LOOPBACK, QUIET
+    from tta_bench.execution.ray.environment import temporary_environment
 
-    os.environ.update({k: v for k, v in (QUIET | LOOPBACK).items() if k not in os.environ})
+    with temporary_environment(QUIET | LOOPBACK):
+        yield _ray_answers()
+
+
+def _ray_answers() -> Finding:
     import ray
 
     begun = time.monotonic()
@@ -214,11 +219,10 @@ def ray_starts() -> Iterator[Finding]:
         answer = ray.get(ask(), timeout=RAY_SECONDS)
     except Exception as error:  # Ray raises its own, ConnectionError, RuntimeError, …
         remedy = "Run with --engine local; or give Ray a short, writable $RAY_TMPDIR and free memory."
-        yield Finding("Ray", PROBLEM, f"does not start: {error}", remedy)
-    else:
-        yield Finding("Ray", OK, f"{answer} after {time.monotonic() - begun:.0f} s")
+        return Finding("Ray", PROBLEM, f"does not start: {error}", remedy)
     finally:
         ray.shutdown()
+    return Finding("Ray", OK, f"{answer} after {time.monotonic() - begun:.0f} s")
 
 
 def _answer() -> str:

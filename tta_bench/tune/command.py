@@ -105,12 +105,8 @@ def _search(
     with Interrupt(progress.note) as stop:
         writer = ResultRecorder(store, progress, anew=[])
         searches = [prepare(goal, budget, writer, stop, progress.note) for goal in wanted]
-        ray = RayRunner(workers or "auto", policy, asked.address)
-        ray.connect()
-        try:
+        with RayRunner(workers or "auto", policy, asked.address).connected():
             tune(searches, policy, workers)
-        finally:
-            ray.ray.shutdown()
         if stop():
             raise KeyboardInterrupt
     return [search.ledger for search in searches]

@@ -6,7 +6,6 @@ ledger, and the cells of its trials are in the results folder, like those of any
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ from tta_bench.api import Domain
 from tta_bench.errors import UserError
 from tta_bench.execution.messages import Delivery, RunPolicy, Start
 from tta_bench.execution.ray.capacity import no_capacity
+from tta_bench.execution.ray.environment import temporary_environment
 from tta_bench.execution.recorder import ResultRecorder
 from tta_bench.planning.sharing import resolve
 from tta_bench.planning.tasks import Task
@@ -168,11 +168,11 @@ def prepare(
 
 def tune(searches: Sequence[TuneSearch], policy: RunPolicy, workers: int | None) -> None:
     """Run trials until all budgets are spent; Ray must be connected."""
-    os.environ.update({k: v for k, v in TUNE_SETTINGS.items() if k not in os.environ})
-    for _ in range(MAX_SESSIONS):
-        _session(searches, policy, workers)
-        if searches[0].stop() or not any(search.ledger.open() for search in searches):
-            break
+    with temporary_environment(TUNE_SETTINGS):
+        for _ in range(MAX_SESSIONS):
+            _session(searches, policy, workers)
+            if searches[0].stop() or not any(search.ledger.open() for search in searches):
+                break
 
 
 def _resources(policy: RunPolicy) -> dict[str, float]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import os
 import socket
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tta_bench.errors import UserError
 from tta_bench.execution.messages import Preparation, Recorder, RunPolicy, StopRequested
 from tta_bench.execution.ray.capacity import capacity, no_capacity
+from tta_bench.execution.ray.environment import temporary_environment
 from tta_bench.execution.ray.jobs import Job, PreparationJob, TaskJob
 from tta_bench.execution.ray.stop_flag import StopFlag
 from tta_bench.execution.ray.worker import Worker
@@ -61,25 +62,28 @@ class RayRunner:
     def run(
         self, tasks: Sequence[Task], images: Sequence[Preparation], recorder: Recorder, stop: StopRequested
     ) -> None:
-        self.connect()
-        ray = self.ray
-        try:
+        with self.connected() as ray:
             self.stop_flag = StopFlag(ray.get_runtime_context().get_job_id())
             done = itertools.count(1)
             self._drive([PreparationJob(each, done, len(images), recorder) for each in images], stop)
             if not stop():
                 workers = sum(self._capacity().values())
                 self._drive([TaskJob(task, recorder) for task in split(tasks, workers)], stop)
-        finally:
-            ray.shutdown()
 
-    def connect(self) -> None:
-        """Connect to the cluster at the address, or start one here; `ray.shutdown` ends both."""
-        settings = QUIET | (LOOPBACK if self.address is None else {})
-        os.environ.update({k: v for k, v in settings.items() if k not in os.environ})
-        import ray
+    @contextmanager
+    def connected(self) -> Iterator[Any]:
+        """Ray, connected to the cluster at the address or to one started here, until the block ends."""
+        with temporary_environment(QUIET | (LOOPBACK if self.address is None else {})):
+            import ray
 
-        self.ray = ray
+            self.ray = ray
+            self._connect()
+            try:
+                yield ray
+            finally:
+                ray.shutdown()
+
+    def _connect(self) -> None:
         options: dict[str, Any] = dict(log_to_driver=False, logging_level="ERROR")
         if self.address is not None:
             _check_address(self.address)
