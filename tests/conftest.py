@@ -18,7 +18,7 @@ import torch
 import yaml
 
 from tta_bench.data.cifar10 import mini
-from tta_bench.memory.account import MemoryReport
+from tta_bench.footprint.account import MemoryReport
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -79,4 +79,4 @@ def write_yaml(tmp_path: Path) -> Callable[..., Path]:
 def no_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counting bytes takes longer than most of what is tested, and is tested by itself."""
     report = MemoryReport({}, {}, None, {}, bounded=True)
-    monkeypatch.setattr("tta_bench.memory.cache.of", lambda cell: report)
+    monkeypatch.setattr("tta_bench.footprint.cache.of", lambda cell: report)

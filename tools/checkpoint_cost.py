@@ -21,7 +21,7 @@ from tta_bench.execution.local import LocalRunner
 from tta_bench.execution.messages import RunPolicy
 from tta_bench.execution.progress import RunProgress
 from tta_bench.execution.run import run
-from tta_bench.memory.account import MemoryReport
+from tta_bench.footprint.account import MemoryReport
 
 METHODS = ("tent", "eata", "t3a", "cotta", "foa", "zoa")
 CORRUPTIONS = ["gaussian_noise", "fog", "contrast", "pixelate"]
@@ -47,7 +47,8 @@ def seconds(method: str, mode: str) -> tuple[float, float]:
     stream = {"corruptions": CORRUPTIONS, "rounds": 2, "batch_size": 64, "limit": 64 * BATCHES}
     file = {"name": "cost", "data": "cifar10-mini", "models": ["vit-micro"], "methods": [method]}
     cells = grid.expand(config.parse(file | {"stream": stream}))
-    no_bytes = patch("tta_bench.memory.cache.of", return_value=MemoryReport({}, {}, None, {}, bounded=True))
+    no_report = MemoryReport({}, {}, None, {}, bounded=True)
+    no_bytes = patch("tta_bench.footprint.cache.of", return_value=no_report)
     with tempfile.TemporaryDirectory() as folder, context(), no_bytes:  # counting memory would take time
         begun = time.process_time(), time.perf_counter()
         run("cost", cells, LocalRunner(policy), Path(folder), "missing", RunProgress(quiet=True))

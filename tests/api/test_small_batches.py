@@ -19,7 +19,7 @@ from tta_bench.cli import app
 from tta_bench.errors import Unsupported
 from tta_bench.execution.executor import Executor
 from tta_bench.execution.messages import RunPolicy, Start
-from tta_bench.memory import account
+from tta_bench.footprint import account
 from tta_bench.planning.sharing import resolve
 from tta_bench.plugins import registry
 from tta_bench_methods.foa import Foa

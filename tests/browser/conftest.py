@@ -13,7 +13,7 @@ import pytest
 from tests.helpers.report_results import DEMO, HOSTILE, PAPER, write
 from tta_bench.report import gather
 from tta_bench.report import write as write_page
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.store import ResultStore
 
 FLAGS = (
     "--headless=new",

@@ -14,7 +14,7 @@ import pytest
 from tests.browser.conftest import PHONE, WIDE, Open
 from tests.helpers.command import tta_bench
 from tests.helpers.report_results import DEMO, HOSTILE, WEIGHTS
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.store import ResultStore
 from tta_bench.tables import frame as frames
 from tta_bench.tables.build import build, tied
 from tta_bench.tables.render import render

@@ -15,7 +15,7 @@ import pytest
 from tta_bench import config, grid
 from tta_bench.execution.executor import Executor
 from tta_bench.planning.sharing import resolve
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.store import ResultStore
 from tta_bench.tables import frame
 
 CELLS = {

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from tests.helpers.misbehaving import install
 from tta_bench.cli import app
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.store import ResultStore
 
 pytestmark = pytest.mark.usefixtures("no_bytes")
 Write = Callable[..., Path]

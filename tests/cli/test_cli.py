@@ -30,7 +30,7 @@ def test_quick_commands_import_neither_torch_nor_ray(command: list[str]) -> None
 def test_table_and_status_import_neither_torch_nor_ray(tmp_path: Path) -> None:
     code = (
         "import sys\nimport tta_bench.tables.build, tta_bench.tables.frame, tta_bench.tables.render\n"
-        "import tta_bench.results.status\n"
+        "import tta_bench.storage.status\n"
         "heavy = {'torch', 'ray', 'timm'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )

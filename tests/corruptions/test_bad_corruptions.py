@@ -17,7 +17,7 @@ from tta_bench.api import Domain
 from tta_bench.corruptions.apply import BadCorruption, corrupt
 from tta_bench.data.cifar10.mini import Cifar10Mini
 from tta_bench.data.imagenet.imagenet import ImageNet
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.store import ResultStore
 
 PLUGIN = """
 import numpy as np

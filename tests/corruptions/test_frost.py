@@ -24,7 +24,7 @@ from tta_bench.data.imagenet.imagenet import ImageNet
 from tta_bench.data.images.pixels import to_tensor
 from tta_bench.errors import UserError
 from tta_bench.plugins import registry
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.store import ResultStore
 
 FROST, FOG = Domain("frost", 5), Domain("fog", 5)
 BLACK = np.zeros((224, 224, 3), np.uint8)

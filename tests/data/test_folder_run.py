@@ -19,7 +19,7 @@ from tta_bench.cache import content_hash
 from tta_bench.data import folder
 from tta_bench.data.cifar10.mini import Cifar10Mini
 from tta_bench.data.images import class_folders
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.store import ResultStore
 
 FILE: dict[str, Any] = {
     "name": "bmp",

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from tests.helpers.image_trees import CLASSES, RENDITIONS, write_classes, write_imagenet, write_imagenet_c
 from tta_bench import cli, config, grid
 from tta_bench.errors import UserError
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.store import ResultStore
 
 EACH = 10
 FILE: dict[str, Any] = {

@@ -21,12 +21,12 @@ from tta_bench.execution.process import choose_device
 from tta_bench.execution.ray.capacity import capacity
 from tta_bench.execution.ray.driver import RayRunner
 from tta_bench.execution.ray.stop_flag import StopFlag
-from tta_bench.memory.account import Meter
-from tta_bench.memory.fake_tensors import fake_tensors
-from tta_bench.memory.skeleton import fake_
+from tta_bench.footprint.account import Meter
+from tta_bench.footprint.fake_tensors import fake_tensors
+from tta_bench.footprint.skeleton import fake_
 from tta_bench.models.micro import VitMicro
 from tta_bench.planning.sharing import resolve
-from tta_bench.results import codec
+from tta_bench.storage import codec
 from tta_bench.testing.bench import Bench
 from tta_bench.testing.method_checks import stays_on_its_device
 

@@ -9,7 +9,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from tests.results.test_merge import result
+from tests.storage.test_merge import result
 from tta_bench import config, grid
 from tta_bench.execution import recorder
 from tta_bench.execution.messages import Delivery, Start
@@ -17,8 +17,8 @@ from tta_bench.execution.recorder import SYNC_SECONDS, ResultRecorder
 from tta_bench.grid import Cell, row_of
 from tta_bench.planning.sharing import resolve
 from tta_bench.planning.tasks import Task
-from tta_bench.results.checkpoints import Checkpoint
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.checkpoints import Checkpoint
+from tta_bench.storage.store import ResultStore
 
 Write = Callable[..., Path]
 

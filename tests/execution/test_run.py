@@ -22,7 +22,7 @@ from tta_bench.execution.messages import RunPolicy
 from tta_bench.execution.progress import RunProgress
 from tta_bench.planning.sharing import resolve
 from tta_bench.plugins import registry
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.store import ResultStore
 from tta_bench.tables import frame
 
 Write = Callable[..., Path]

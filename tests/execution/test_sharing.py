@@ -23,7 +23,7 @@ from tta_bench.execution.recorder import ResultRecorder, start_of
 from tta_bench.planning import tasks as plan
 from tta_bench.planning.sharing import resolve
 from tta_bench.planning.tasks import Task, split, tasks
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.store import ResultStore
 
 Write = Callable[..., Path]
 FORGETFUL = [

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.results.test_merge import result
+from tests.storage.test_merge import result
 from tta_bench import config, grid
 from tta_bench.execution.messages import Start
 from tta_bench.execution.recorder import start_of
 from tta_bench.grid import Cell
 from tta_bench.planning.sharing import resolve
-from tta_bench.results.checkpoints import Checkpoint
+from tta_bench.storage.checkpoints import Checkpoint
 
 Write = Callable[..., Path]
 THREE = {"corruptions": ["gaussian_noise", "fog", "snow"], "rounds": 2, "batch_size": 16, "limit": 40}

@@ -15,9 +15,9 @@ from tests.faults.test_malformed_results import GRID, KEY, called, line
 from tests.helpers import report_results
 from tta_bench.errors import UserError
 from tta_bench.files import write_atomically
-from tta_bench.results.checkpoints import Checkpoint, Checkpoints
-from tta_bench.results.lock import Lock
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.checkpoints import Checkpoint, Checkpoints
+from tta_bench.storage.lock import Lock
+from tta_bench.storage.store import ResultStore
 
 CLIMBING = ["../../precious", "../precious", "/etc/passwd", "a/b", "..", ".", "", ".hidden", "-rf", "a\0b"]
 ODD = ["a\nb", "a b", "\x1b[2J", "a" * 300, "ünï", "..\\x", "~", "$(x)"]

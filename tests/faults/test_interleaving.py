@@ -12,8 +12,8 @@ from tests.helpers.interleaving import Interleaved
 from tta_bench import config, grid
 from tta_bench.execution.messages import RunPolicy
 from tta_bench.grid import Cell
-from tta_bench.results.record import Record
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.record import Record
+from tta_bench.storage.store import ResultStore
 
 pytestmark = pytest.mark.usefixtures("no_bytes")
 Numbers = dict[tuple[Any, ...], Record]

@@ -10,7 +10,7 @@ from tta_bench.execution.messages import Delivery, Start
 from tta_bench.execution.ray.jobs import MAX_DEATHS, TaskJob
 from tta_bench.planning.sharing import resolve
 from tta_bench.planning.tasks import Task
-from tta_bench.results.checkpoints import Checkpoint
+from tta_bench.storage.checkpoints import Checkpoint
 
 
 class Sink:

@@ -25,10 +25,10 @@ from tests.helpers.misbehaving.repaints import SEQUENCE
 from tests.helpers.report_results import Grid, Method
 from tta_bench import cli
 from tta_bench.report.build import as_data
-from tta_bench.results.checkpoints import Checkpoints, DamagedCheckpoint, _digest
-from tta_bench.results.status import StatusReader
-from tta_bench.results.store import ResultStore
-from tta_bench.results.watch import render
+from tta_bench.storage.checkpoints import Checkpoints, DamagedCheckpoint, _digest
+from tta_bench.storage.status import StatusReader
+from tta_bench.storage.store import ResultStore
+from tta_bench.storage.watch import render
 
 GRID = Grid(
     name="g",

@@ -18,7 +18,7 @@ from tta_bench.execution.recorder import start_of
 from tta_bench.grid import Cell
 from tta_bench.planning.sharing import resolve
 from tta_bench.plugins import registry
-from tta_bench.results.checkpoints import Checkpoint, Checkpoints
+from tta_bench.storage.checkpoints import Checkpoint, Checkpoints
 
 Records = dict[tuple[str, int, str], dict[str, Any]]
 SHORT = {"corruptions": ["fog"], "batch_size": 4, "limit": 12}  # three batches, twice
@@ -199,7 +199,7 @@ def test_a_run_that_dies_while_it_writes_a_checkpoint_has_the_last_one(
     checkpoints.save(Checkpoint("key", 3, 0, b"old"))
     with monkeypatch.context() as patched:
         patched.setattr(
-            "tta_bench.results.checkpoints.write_atomically", MagicMock(side_effect=KeyboardInterrupt)
+            "tta_bench.storage.checkpoints.write_atomically", MagicMock(side_effect=KeyboardInterrupt)
         )
         with pytest.raises(KeyboardInterrupt):
             checkpoints.save(Checkpoint("key", 4, 0, b"new"))

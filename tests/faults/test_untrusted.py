@@ -19,8 +19,8 @@ from hypothesis.extra import numpy as arrays
 from tests.faults.conftest import Bench
 from tta_bench.errors import UserError
 from tta_bench.execution import calibration
-from tta_bench.results import codec
-from tta_bench.results.checkpoints import Checkpoint, Checkpoints, DamagedCheckpoint
+from tta_bench.storage import codec
+from tta_bench.storage.checkpoints import Checkpoint, Checkpoints, DamagedCheckpoint
 from tta_bench.tables import reference
 
 ROOT = Path(__file__).parents[2]

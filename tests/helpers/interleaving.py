@@ -22,7 +22,7 @@ from tta_bench.execution.recorder import ResultRecorder
 from tta_bench.execution.run import pending
 from tta_bench.grid import Cell, row_of
 from tta_bench.planning.tasks import Task, split, tasks
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.store import ResultStore
 
 
 class InProcessWorker:

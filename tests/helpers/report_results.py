@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tta_bench.corruptions.sets import SETS
-from tta_bench.results.record import Record
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.record import Record
+from tta_bench.storage.store import ResultStore
 
 HOSTILE = '</script><img src=x onerror="window.hacked=1"><b>&amp;{{script}}'
 SHORT = (("gaussian_noise", 5), ("fog", 5), ("jpeg_compression", 5))

@@ -20,7 +20,7 @@ from tta_bench.api import Domain, Model, Target, TimmModel
 from tta_bench.checks.models import _hits
 from tta_bench.cli import app
 from tta_bench.data.cifar10.mini import Cifar10Mini
-from tta_bench.memory.skeleton import skeleton
+from tta_bench.footprint.skeleton import skeleton
 from tta_bench.models.imagenet import ResNet50
 from tta_bench.models.micro import ResNetMicro, build_resnet
 from tta_bench.models.timm_tags import Timm

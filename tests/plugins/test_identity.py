@@ -20,7 +20,7 @@ from tta_bench.planning.sharing import resolve
 from tta_bench.plugins import registry, source_code
 from tta_bench.plugins.identity import code_of
 from tta_bench.plugins.source_code import source_hash
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.store import ResultStore
 
 pytestmark = pytest.mark.usefixtures("no_bytes")
 

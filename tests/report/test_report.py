@@ -49,7 +49,7 @@ def tidy(results: Path) -> pd.DataFrame:
 
 
 def _store(results: Path, grid: Grid) -> Any:
-    from tta_bench.results.store import ResultStore
+    from tta_bench.storage.store import ResultStore
 
     return ResultStore(results, grid.name)
 

@@ -11,8 +11,8 @@ from tests.helpers.command import tta_bench
 from tests.helpers.report_results import FULL, Grid, Method, write
 from tests.tables.test_table import entry, reasons
 from tta_bench.report import gather
-from tta_bench.results.status import describe
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.status import describe
+from tta_bench.storage.store import ResultStore
 from tta_bench.tables import frame as frames
 from tta_bench.tables.build import build
 from tta_bench.tables.table import Table

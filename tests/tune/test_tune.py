@@ -25,7 +25,7 @@ from tta_bench.execution.executor import Executor
 from tta_bench.execution.recorder import ResultRecorder
 from tta_bench.planning.sharing import resolve
 from tta_bench.plugins import registry
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.store import ResultStore
 from tta_bench.tune import presets_file, sensitivity
 from tta_bench.tune.budget import Budget, promising, rungs
 from tta_bench.tune.command import Silent

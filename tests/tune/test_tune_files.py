@@ -12,8 +12,8 @@ import yaml
 
 from tests.tune.test_tune import benchmark, goal
 from tta_bench.errors import UserError
-from tta_bench.results.merge import merge
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.merge import merge
+from tta_bench.storage.store import ResultStore
 from tta_bench.tune import presets_file
 from tta_bench.tune.ledger import Ledger
 

@@ -21,8 +21,8 @@ from tta_bench.grid import AXES, Cell, cell_of
 from tta_bench.planning.sharing import resolve
 from tta_bench.plugins import registry
 from tta_bench.plugins.identity import PluginIdentity, code_of
-from tta_bench.results.record import Record, round_and_domain
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.record import Record, round_and_domain
+from tta_bench.storage.store import ResultStore
 
 # Counts are whole numbers; the calibration error is a sum of floats.
 COMPARED = ("fingerprint", "images", "correct", "top5_correct", "correct_per_batch", "forward_images")

@@ -67,8 +67,8 @@ def frame_of(
 
 
 def store_of(results: Path, name: str | None) -> Any:
-    from tta_bench.results.manifest import benchmarks
-    from tta_bench.results.store import ResultStore
+    from tta_bench.storage.manifest import benchmarks
+    from tta_bench.storage.store import ResultStore
 
     found = benchmarks(results)
     if not found:

@@ -127,11 +127,11 @@ def status(
     if watch:
         from rich.console import Console
 
-        from tta_bench.results import watch as watching
+        from tta_bench.storage import watch as watching
 
         watching.watch(store_of(results, name), Console())
         return
-    from tta_bench.results.status import describe
+    from tta_bench.storage.status import describe
 
     store = store_of(results, name)
     found = describe(store)
@@ -168,6 +168,6 @@ def merge(
     as_json: AsJson = False,
 ) -> None:
     """Merge results folders. A cell with different numbers in two folders is an error that names the cell."""
-    from tta_bench.results import merge as merging
+    from tta_bench.storage import merge as merging
 
     show(merging.merge(sources, into, name), as_json)

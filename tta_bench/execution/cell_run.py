@@ -19,12 +19,12 @@ from tta_bench.execution.messages import RunPolicy, Start
 from tta_bench.execution.score import Score
 from tta_bench.execution.stream_reader import Batch, StreamReader
 from tta_bench.execution.time_limit import within
-from tta_bench.memory.account import Meter
+from tta_bench.footprint.account import Meter
 from tta_bench.planning.sharing import ResolvedCell
 from tta_bench.plugins.isolation import settings_kept
-from tta_bench.results import codec
-from tta_bench.results.checkpoints import Checkpoint
-from tta_bench.results.record import Record
+from tta_bench.storage import codec
+from tta_bench.storage.checkpoints import Checkpoint
+from tta_bench.storage.record import Record
 
 
 @dataclass

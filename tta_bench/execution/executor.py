@@ -22,13 +22,13 @@ from tta_bench.execution.model_cache import ModelCache
 from tta_bench.execution.process import choose_device, device_name, keep_freed_memory
 from tta_bench.execution.stream_reader import StreamReader
 from tta_bench.execution.time_limit import TimeLimit, within
+from tta_bench.footprint import account, cache
 from tta_bench.grid import Cell
-from tta_bench.memory import account, cache
 from tta_bench.planning.sharing import ResolvedCell
 from tta_bench.plugins.identity import code_of
 from tta_bench.plugins.isolation import settings_kept
-from tta_bench.results.checkpoints import Checkpoint
-from tta_bench.results.record import Record
+from tta_bench.storage.checkpoints import Checkpoint
+from tta_bench.storage.record import Record
 
 # Whatever a plugin raises fails its own cell and no other; so does a call of exit().
 BROKEN = (Exception, SystemExit, TimeLimit)

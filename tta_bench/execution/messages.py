@@ -9,8 +9,8 @@ from typing import NamedTuple, Protocol
 from tta_bench.api import Domain
 from tta_bench.grid import Cell
 from tta_bench.planning.tasks import Task
-from tta_bench.results.checkpoints import Checkpoint
-from tta_bench.results.record import Record
+from tta_bench.storage.checkpoints import Checkpoint
+from tta_bench.storage.record import Record
 
 StopRequested = Callable[[], bool]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich import progress as bar
 from rich.console import Console
 
-from tta_bench.results.record import Record
+from tta_bench.storage.record import Record
 from tta_bench.terminal import LINES, printable
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from tta_bench.execution.progress import RunProgress
 from tta_bench.grid import Cell
 from tta_bench.planning.sharing import ResolvedCell
 from tta_bench.planning.tasks import Task
-from tta_bench.results.checkpoints import Checkpoint, Checkpoints, DamagedCheckpoint
-from tta_bench.results.record import Record, round_and_domain
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.checkpoints import Checkpoint, Checkpoints, DamagedCheckpoint
+from tta_bench.storage.record import Record, round_and_domain
+from tta_bench.storage.store import ResultStore
 
 # A cell's files are not synced more often: that would take longer than a tiny domain. A killed process loses
 # nothing that was delivered; a power failure may lose the last seconds.

@@ -18,9 +18,9 @@ from tta_bench.execution.recorder import ResultRecorder
 from tta_bench.grid import Cell, row_of
 from tta_bench.planning.cautions import cautions
 from tta_bench.planning.tasks import tasks
-from tta_bench.results.checkpoints import Checkpoints
-from tta_bench.results.record import cell_status
-from tta_bench.results.store import ResultStore, made_by_other_code
+from tta_bench.storage.checkpoints import Checkpoints
+from tta_bench.storage.record import cell_status
+from tta_bench.storage.store import ResultStore, made_by_other_code
 
 OVERWRITE = ("missing", "failed", "all")
 

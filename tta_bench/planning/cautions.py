@@ -10,8 +10,8 @@ import numpy as np
 from tta_bench.api import Data, Domain, Method, Target
 from tta_bench.api.families import FAMILIES
 from tta_bench.errors import UserError
+from tta_bench.footprint.skeleton import skeleton
 from tta_bench.grid import Cell
-from tta_bench.memory.skeleton import skeleton
 from tta_bench.plugins import registry
 
 MIXED = 0.5  # warn below this share of the classes that random batches would contain

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from tta_bench.api import Model
 from tta_bench.corruptions.sets import GROUPS, HELD_OUT_4
+from tta_bench.footprint.skeleton import skeleton
 from tta_bench.grid import Cell
-from tta_bench.memory.skeleton import skeleton
 from tta_bench.planning.sharing import FEATURE_CACHE_BYTES
 from tta_bench.planning.tasks import Task, batches_of_domain, images, tasks
 from tta_bench.plugins import registry

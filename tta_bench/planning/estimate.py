@@ -9,8 +9,8 @@ from tta_bench.api import Target
 from tta_bench.config.parameters import configured, settings_of
 from tta_bench.description import Description, columns
 from tta_bench.errors import Unsupported, UserError
+from tta_bench.footprint import account, cache
 from tta_bench.grid import Cell
-from tta_bench.memory import account, cache
 from tta_bench.planning.cautions import cautions
 from tta_bench.planning.disk import needed
 from tta_bench.planning.tasks import passes, tasks

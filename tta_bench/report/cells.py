@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tta_bench.results.record import Record, cell_status
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.record import Record, cell_status
+from tta_bench.storage.store import ResultStore
 
 # The fields that define a stream, apart from the seed; cells of different streams never share a table.
 STREAM = ("data", "domains", "rounds", "batch_size", "limit", "order")

@@ -11,7 +11,7 @@ from tta_bench import __version__
 from tta_bench.report import flags, online
 from tta_bench.report.cells import STREAM, Fingerprints, provenance, stream_name
 from tta_bench.report.tables import RowKey, key_of, packed
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.store import ResultStore
 from tta_bench.tables import frame
 from tta_bench.tables.assembly.published import cell_of
 from tta_bench.tables.assembly.records import TidyRecord, read

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tta_bench.errors import Unsupported
+from tta_bench.footprint import cache
 from tta_bench.grid import Cell, row_of
-from tta_bench.memory import cache
-from tta_bench.results.record import Record
+from tta_bench.storage.record import Record
 from tta_bench.tables import frame
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from tta_bench.results.record import Record, round_and_domain
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.record import Record, round_and_domain
+from tta_bench.storage.store import ResultStore
 
 MIB = 2**20
 PLACE = ("round", "corruption", "severity", "domain_order")

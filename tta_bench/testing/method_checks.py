@@ -8,9 +8,9 @@ import io
 import numpy as np
 import torch
 
-from tta_bench.memory.fake_tensors import fake_tensors
-from tta_bench.memory.skeleton import fake_
-from tta_bench.results import codec
+from tta_bench.footprint.fake_tensors import fake_tensors
+from tta_bench.footprint.skeleton import fake_
+from tta_bench.storage import codec
 from tta_bench.testing.bench import Bench, assert_same
 
 

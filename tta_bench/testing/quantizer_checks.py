@@ -8,8 +8,8 @@ from collections.abc import Callable
 import torch
 
 from tta_bench.api import Bits, BlockwiseQuantizer, Calibration, Model, Quantizer
-from tta_bench.memory.fake_tensors import fake_tensors
-from tta_bench.memory.skeleton import fake_
+from tta_bench.footprint.fake_tensors import fake_tensors
+from tta_bench.footprint.skeleton import fake_
 from tta_bench.testing.bench import Bench, assert_all_reached, assert_same
 
 

@@ -16,8 +16,8 @@ from tta_bench.execution.ray.driver import RayRunner
 from tta_bench.execution.recorder import ResultRecorder
 from tta_bench.files import write_atomically
 from tta_bench.grid import Cell, only, row_of
-from tta_bench.results.record import Record
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.record import Record
+from tta_bench.storage.store import ResultStore
 from tta_bench.tune import presets_file, sensitivity
 from tta_bench.tune.goal import Goal, goals, held_out
 from tta_bench.tune.ledger import Ledger

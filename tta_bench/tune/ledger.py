@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, Literal
 
-from tta_bench.results.format import LEDGER
-from tta_bench.results.record import Record
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.format import LEDGER
+from tta_bench.storage.record import Record
+from tta_bench.storage.store import ResultStore
 from tta_bench.tune.goal import Goal
 
 # The cost of a backward pass in forward passes: it computes two matrix products, with inputs and weights,

@@ -19,7 +19,7 @@ from tta_bench.execution.ray.environment import temporary_environment
 from tta_bench.execution.recorder import ResultRecorder
 from tta_bench.planning.sharing import resolve
 from tta_bench.planning.tasks import Task
-from tta_bench.results.record import Record
+from tta_bench.storage.record import Record
 from tta_bench.tune.budget import MOST_REPEATS, Budget, promising
 from tta_bench.tune.goal import Goal
 from tta_bench.tune.ledger import Ledger, TuneTrial, passes

@@ -22,9 +22,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from tta_bench.files import KEY, content_of, plain_file, plain_name, write_atomically
-from tta_bench.results.format import HEADER
-from tta_bench.results.record import Record, collapsed, expanded
-from tta_bench.results.store import disk_errors
+from tta_bench.storage.format import HEADER
+from tta_bench.storage.record import Record, collapsed, expanded
+from tta_bench.storage.store import disk_errors
 
 DIGEST_BYTES = 64
 

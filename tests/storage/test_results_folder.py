@@ -15,13 +15,13 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from tests.results.test_merge import result
+from tests.storage.test_merge import result
 from tta_bench import __version__, config, grid
 from tta_bench.errors import UserError
 from tta_bench.files import replacing, write_atomically, write_errors
 from tta_bench.grid import Cell, row_of
-from tta_bench.results.record import encode
-from tta_bench.results.store import ResultStore, disk_errors, merged_descriptions
+from tta_bench.storage.record import encode
+from tta_bench.storage.store import ResultStore, disk_errors, merged_descriptions
 
 Write = Callable[..., Path]
 

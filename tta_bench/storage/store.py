@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 from tta_bench import files
 from tta_bench.errors import UserError
-from tta_bench.results import format, manifest
-from tta_bench.results.format import LEDGER
-from tta_bench.results.lock import Lock
-from tta_bench.results.record import Record, cell_status, collapsed, encode, expanded, intact
+from tta_bench.storage import format, manifest
+from tta_bench.storage.format import LEDGER
+from tta_bench.storage.lock import Lock
+from tta_bench.storage.record import Record, cell_status, collapsed, encode, expanded, intact
 
 if TYPE_CHECKING:  # reading results must not import torch, which the plugins of cells do
     from tta_bench.grid import Cell

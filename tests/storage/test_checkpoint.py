@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.results.test_merge import result
+from tests.storage.test_merge import result
 from tta_bench import config, grid
 from tta_bench.errors import UserError
 from tta_bench.grid import Cell
-from tta_bench.results import lock
-from tta_bench.results.checkpoints import Checkpoint, Checkpoints, DamagedCheckpoint
+from tta_bench.storage import lock
+from tta_bench.storage.checkpoints import Checkpoint, Checkpoints, DamagedCheckpoint
 
 Write = Callable[..., Path]
 OLD, NEW = Checkpoint("key", 3, 2, b"old\nstate"), Checkpoint("key", 4, 0, b"new\nstate")

@@ -11,18 +11,18 @@ import pandas as pd
 import pytest
 
 from tests.conftest import SMALL
-from tests.results.test_merge import result
+from tests.storage.test_merge import result
 from tta_bench import config, grid
 from tta_bench.execution import run
 from tta_bench.execution.messages import RunPolicy
 from tta_bench.execution.progress import RunProgress
 from tta_bench.grid import Cell, row_of
-from tta_bench.results import status
-from tta_bench.results.checkpoints import Checkpoint, Checkpoints
-from tta_bench.results.merge import merge
-from tta_bench.results.record import Record, collapsed, encode, expanded
-from tta_bench.results.status import StatusReader
-from tta_bench.results.store import ResultStore
+from tta_bench.storage import status
+from tta_bench.storage.checkpoints import Checkpoint, Checkpoints
+from tta_bench.storage.merge import merge
+from tta_bench.storage.record import Record, collapsed, encode, expanded
+from tta_bench.storage.status import StatusReader
+from tta_bench.storage.store import ResultStore
 from tta_bench.tables import frame
 
 Write = Callable[..., Path]

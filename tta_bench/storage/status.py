@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from tta_bench.description import Description, columns
-from tta_bench.results.manifest import MANIFEST
-from tta_bench.results.record import Record, cell_status, latest_results
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.manifest import MANIFEST
+from tta_bench.storage.record import Record, cell_status, latest_results
+from tta_bench.storage.store import ResultStore
 
 FINAL = ("done", "unsupported", "failed")
 

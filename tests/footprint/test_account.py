@@ -10,7 +10,7 @@ import torch
 
 from tta_bench.api import Bits, Method, Quantizer, Target
 from tta_bench.errors import Unsupported
-from tta_bench.memory import account
+from tta_bench.footprint import account
 from tta_bench.planning.estimate import describe_memory
 from tta_bench.plugins import registry
 from tta_bench_methods.bn_adapt import BnAdapt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from tta_bench.results.status import CellStatus, FolderStatus
+from tta_bench.storage.status import CellStatus, FolderStatus
 
 
 def seconds_left(first: FolderStatus, last: FolderStatus) -> float | None:

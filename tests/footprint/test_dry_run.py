@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tta_bench.api import Method, Model, ModelSource, Source
-from tta_bench.memory import account
+from tta_bench.footprint import account
 from tta_bench_methods.source import NoAdaptation
 from tta_bench_methods.t3a import T3A
 from tta_bench_quantizers.fp32 import Fp32

@@ -13,9 +13,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from tta_bench.results.status import FINAL, CellStatus, FolderStatus, StatusReader
-from tta_bench.results.store import ResultStore
-from tta_bench.results.time_left import seconds_left
+from tta_bench.storage.status import FINAL, CellStatus, FolderStatus, StatusReader
+from tta_bench.storage.store import ResultStore
+from tta_bench.storage.time_left import seconds_left
 from tta_bench.terminal import printable
 
 INTERVAL_SECONDS = 2.0

@@ -15,8 +15,8 @@ from pydantic_core import from_json
 from tta_bench import __version__
 from tta_bench.errors import UserError
 from tta_bench.files import content_of, plain_file, write_atomically
-from tta_bench.results import format
-from tta_bench.results.record import Record, as_json
+from tta_bench.storage import format
+from tta_bench.storage.record import Record, as_json
 
 MANIFEST = "benchmark.json"
 REMEDY = "Run the benchmark again to rewrite it, or get a new copy of the folder."

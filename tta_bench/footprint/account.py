@@ -31,10 +31,16 @@ from torch import nn
 
 from tta_bench.api import Bits, Method, Model, ModelSource, Quantizer
 from tta_bench.errors import Unsupported
-from tta_bench.memory.dry_run import Usage, garbage_on_demand, use_of_backbone, use_of_features, use_of_images
-from tta_bench.memory.fake_tensors import fake_tensors
-from tta_bench.memory.peak import ByteCounter
-from tta_bench.memory.skeleton import fake_, hold_first_input_, skeleton
+from tta_bench.footprint.dry_run import (
+    Usage,
+    garbage_on_demand,
+    use_of_backbone,
+    use_of_features,
+    use_of_images,
+)
+from tta_bench.footprint.fake_tensors import fake_tensors
+from tta_bench.footprint.peak import ByteCounter
+from tta_bench.footprint.skeleton import fake_, hold_first_input_, skeleton
 from tta_bench.plugins import registry
 
 MIB = 2**20

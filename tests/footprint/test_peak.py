@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from tta_bench.api import Model, Source
-from tta_bench.memory.fake_tensors import fake_tensors
-from tta_bench.memory.peak import BLOCK_BYTES, ByteCounter
-from tta_bench.memory.skeleton import fake_, skeleton
+from tta_bench.footprint.fake_tensors import fake_tensors
+from tta_bench.footprint.peak import BLOCK_BYTES, ByteCounter
+from tta_bench.footprint.skeleton import fake_, skeleton
 from tta_bench.plugins import registry
 from tta_bench_methods.tent import Tent
 

@@ -11,7 +11,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from tests.conftest import SMALL
-from tests.results.test_merge import result
+from tests.storage.test_merge import result
 from tta_bench import config, grid
 from tta_bench.errors import UserError
 from tta_bench.execution import run
@@ -21,10 +21,10 @@ from tta_bench.execution.recorder import ResultRecorder
 from tta_bench.grid import Cell, row_of
 from tta_bench.planning.sharing import resolve
 from tta_bench.planning.tasks import Task
-from tta_bench.results.checkpoints import Checkpoint
-from tta_bench.results.manifest import benchmarks
-from tta_bench.results.record import cell_status
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.checkpoints import Checkpoint
+from tta_bench.storage.manifest import benchmarks
+from tta_bench.storage.record import cell_status
+from tta_bench.storage.store import ResultStore
 
 Write = Callable[..., Path]
 STREAM = SMALL["stream"] | {"rounds": 3}

@@ -17,10 +17,10 @@ from tta_bench.execution import run
 from tta_bench.execution.messages import RunPolicy
 from tta_bench.execution.progress import RunProgress
 from tta_bench.grid import Cell, row_of
-from tta_bench.results.checkpoints import Checkpoint, Checkpoints
-from tta_bench.results.merge import merge
-from tta_bench.results.record import Record
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.checkpoints import Checkpoint, Checkpoints
+from tta_bench.storage.merge import merge
+from tta_bench.storage.record import Record
+from tta_bench.storage.store import ResultStore
 from tta_bench.tables import frame
 from tta_bench.tables.build import build
 from tta_bench.tables.render import render

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tta_bench.results.record import Record, round_and_domain
-from tta_bench.results.store import merged_descriptions
+from tta_bench.storage.record import Record, round_and_domain
+from tta_bench.storage.store import merged_descriptions
 
 # Fields that may differ between machines while the result is the same.
 MACHINE_FIELDS = {"seconds", "environment", "reason"}

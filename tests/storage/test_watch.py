@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from tests.results.test_merge import Machine, result
+from tests.storage.test_merge import Machine, result
 from tta_bench import config, grid
 from tta_bench.grid import Cell
-from tta_bench.results.lock import Lock
-from tta_bench.results.status import FolderStatus, StatusReader
-from tta_bench.results.store import ResultStore
-from tta_bench.results.time_left import seconds_left
-from tta_bench.results.watch import headline, render, spell, watch
+from tta_bench.storage.lock import Lock
+from tta_bench.storage.status import FolderStatus, StatusReader
+from tta_bench.storage.store import ResultStore
+from tta_bench.storage.time_left import seconds_left
+from tta_bench.storage.watch import headline, render, spell, watch
 
 Write = Callable[..., Path]
 
@@ -171,7 +171,7 @@ def test_ctrl_c_ends_it_quietly(tmp_path: Path, cells: list[Cell]) -> None:
 
 def test_looking_at_results_imports_neither_torch_nor_ray() -> None:
     code = (
-        "import sys, tta_bench.results.merge, tta_bench.scaffold, tta_bench.results.watch\n"
+        "import sys, tta_bench.storage.merge, tta_bench.scaffold, tta_bench.storage.watch\n"
         "heavy = {'torch', 'ray', 'timm'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )

@@ -19,13 +19,13 @@ from tta_bench import __version__
 from tta_bench.description import Description
 from tta_bench.errors import UserError
 from tta_bench.files import plain_file, write_errors
-from tta_bench.results.cell_merge import merge_cell, merge_ledgers
-from tta_bench.results.checkpoints import Checkpoint, Checkpoints, DamagedCheckpoint
-from tta_bench.results.format import LEDGER
-from tta_bench.results.lock import Lock
-from tta_bench.results.manifest import MANIFEST, benchmarks
-from tta_bench.results.record import Record, cell_status
-from tta_bench.results.store import ResultStore
+from tta_bench.storage.cell_merge import merge_cell, merge_ledgers
+from tta_bench.storage.checkpoints import Checkpoint, Checkpoints, DamagedCheckpoint
+from tta_bench.storage.format import LEDGER
+from tta_bench.storage.lock import Lock
+from tta_bench.storage.manifest import MANIFEST, benchmarks
+from tta_bench.storage.record import Record, cell_status
+from tta_bench.storage.store import ResultStore
 
 LOG = "merges.jsonl"
 MOST_CONFLICTS = 20  # listed in the message

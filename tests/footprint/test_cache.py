@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tta_bench.config import load
+from tta_bench.footprint import cache
+from tta_bench.footprint.account import MemoryReport
 from tta_bench.grid import Cell, expand
-from tta_bench.memory import cache
-from tta_bench.memory.account import MemoryReport
 
 PARTS = {"parameters": 600_000, "inputs": 200_000}
 REPORT = MemoryReport(PARTS, {"network": 200_000}, None, PARTS, bounded=True)

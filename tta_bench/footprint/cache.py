@@ -11,8 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tta_bench.cache import entries
+from tta_bench.footprint.account import MemoryReport, account
 from tta_bench.grid import Cell
-from tta_bench.memory.account import MemoryReport, account
 
 KIND = "bytes"  # of cache entries
 

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from tta_bench.api import Method, Model, Source
-from tta_bench.memory.peak import ByteCounter, in_blocks, storage_bytes
-from tta_bench.memory.skeleton import cut_backbone_
+from tta_bench.footprint.peak import ByteCounter, in_blocks, storage_bytes
+from tta_bench.footprint.skeleton import cut_backbone_
 
 SOURCE_IMAGES = 32
 MOST_IMAGE_STEPS = 4
