@@ -24,6 +24,7 @@ SECTIONS: dict[str, Callable[[Clock], Iterator[Measure]]] = {
     "scaling": passes.scaling,
     "data": loading.data,
     "grid": harness.grid,
+    "added": harness.added,
     "workers": harness.workers,
     "isolation": isolation.isolation,
     "compiled": compiled.compiled,

@@ -1,4 +1,4 @@
-"""Sections `grid` and `workers`: what the harness saves and costs, and the speed-up by a second worker."""
+"""Sections `grid`, `added` and `workers`: what the harness saves and costs, and a second worker."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ SIX: dict[str, Any] = {
     "run": {"engine": "local"},
 }
 METHODS = ("source", "t3a", "lame", "shift", "foa", "zoa")
+FEATURE_METHODS = ["neo", "cofa", "prior-correction"]
 UNSHARED = ("-o", "run.share=false")
 SMALLER = ("-o", "stream.limit=128")  # the default grid, in half its time
 TURNS = 3
@@ -59,6 +60,23 @@ def grid(_: Clock) -> Iterator[Measure]:
         yield _overhead(Path(folder))
         yield _first_record(Path(folder))
     torch.set_num_threads(threads)  # the harness sets its own
+
+
+def added(_: Clock) -> Iterator[Measure]:
+    """The time of a grid with three more methods that read Source's features, over its time without them."""
+    grids = {"without": ["source", "zoa"], "with": ["source", "zoa", *FEATURE_METHODS]}
+    found: dict[str, list[float]] = {name: [] for name in grids}
+    with tempfile.TemporaryDirectory() as folder:
+        for turn in range(TURNS + 1):
+            for name, methods in grids.items():
+                place = Path(folder) / f"{turn}-{name}"
+                seconds = _seconds(_grid_of(Path(folder), methods), place)
+                if turn:  # the first turn fills the caches
+                    found[name].append(seconds)
+    turns = [b / a for a, b in zip(*found.values(), strict=True)]
+    value = statistics.median(found["with"]) / statistics.median(found["without"])
+    name = "three feature methods more"
+    yield Measure("source and zoa, 10 rounds", name, value, "×", "≤ 1.03", min(turns), max(turns))
 
 
 def workers(_: Clock) -> Iterator[Measure]:
@@ -155,8 +173,13 @@ class Inside:
 
 
 def _six(folder: Path) -> Path:
-    file = folder / "six.yaml"
-    file.write_text(yaml.safe_dump(SIX))
+    return _grid_of(folder, SIX["methods"])
+
+
+def _grid_of(folder: Path, methods: list[Any]) -> Path:
+    """A benchmark file with these methods on the stream of SIX."""
+    file = folder / f"{len(methods)}.yaml"
+    file.write_text(yaml.safe_dump(SIX | {"methods": methods}))
     return file
 
 

@@ -1,4 +1,4 @@
-"""Random images and comparisons of saved states, for the tests of methods."""
+"""Random images, methods that are ready for them, and comparisons of saved states."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from tta_bench.api import Method, Model, Source
+from tta_bench.plugins import registry
 
 
 def random_images(seed: int, count: int, contrast: float = 1.0) -> Tensor:
@@ -35,3 +38,30 @@ def assert_same(a: Any, b: Any) -> None:
             assert_same(x, y)
     else:
         assert a == b
+
+
+def images(count: int = 12, seed: int = 0) -> Tensor:
+    """Uniform noise."""
+    return torch.rand(count, 3, 32, 32, generator=torch.Generator().manual_seed(seed))
+
+
+def ready(name: str, model: Model, **params: Any) -> Any:
+    """A method after `setup` on this model."""
+    method: Method = registry.load("methods", name)(**params)
+    if method.consumes == "features" and method.batch_statistics(model):
+        model.use_batch_statistics()
+    with torch.no_grad():
+        method.setup(model, Source(images(16, seed=9), 8))
+    return method
+
+
+def predict(method: Method, x: Tensor) -> Tensor:
+    """The output of one step, called as the harness calls it."""
+    with torch.no_grad():
+        return method.step(method.model.features(x) if method.consumes == "features" else x)
+
+
+def plain(model: Model, x: Tensor) -> Tensor:
+    """The logits of a model without a method."""
+    with torch.no_grad():
+        return model(x)

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tta_bench.api import Method, Model, Source
+from tests.methods.streams import images, plain, predict, ready
+from tta_bench.api import Model
 from tta_bench.plugins import registry
 
 
@@ -23,29 +24,6 @@ def model(request: pytest.FixtureRequest) -> Model:
 @pytest.fixture
 def resnet() -> Model:
     return registry.load("models", "resnet-micro")().build()
-
-
-def images(count: int = 12, seed: int = 0) -> Tensor:
-    return torch.rand(count, 3, 32, 32, generator=torch.Generator().manual_seed(seed))
-
-
-def ready(name: str, model: Model, **params: Any) -> Method:
-    method: Method = registry.load("methods", name)(**params)
-    if method.consumes == "features" and method.batch_statistics(model):
-        model.use_batch_statistics()
-    with torch.no_grad():
-        method.setup(model, Source(images(16, seed=9), 8))
-    return method
-
-
-def predict(method: Method, x: Tensor) -> Tensor:
-    with torch.no_grad():
-        return method.step(method.model.features(x) if method.consumes == "features" else x)
-
-
-def plain(model: Model, x: Tensor) -> Tensor:
-    with torch.no_grad():
-        return model(x)
 
 
 def test_source_is_the_model(model: Model) -> None:
