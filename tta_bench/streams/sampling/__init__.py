@@ -1,0 +1,1 @@
+"""Which images of a domain come, and in which order: functions of labels and a generator."""

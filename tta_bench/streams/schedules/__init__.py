@@ -1,0 +1,1 @@
+"""Which domains come, and in which order, before labels are read."""
