@@ -29,17 +29,26 @@ from tta_bench_quantizers._core.sites import (
     replace_module,
     site_fields,
 )
+from tta_bench_quantizers._engines.install import install_engine_, integer_sites_of
+from tta_bench_quantizers._engines.option import Engine, EngineOption
 
 
 @dataclass
-class UniformQuantizer(SiteReporting):
-    """Uniform quantisation; the first layer and the head get at least `edge_bits`."""
+class UniformQuantizer(EngineOption, SiteReporting):
+    """Uniform quantisation; the first layer and the head get at least `edge_bits`.
+
+    `engine` says who multiplies: float32 (`simulated`), or integers on an inference engine.
+    """
 
     version = "2"
     summary = "per-channel symmetric weights, per-tensor affine activations; any network"
     bits: LowBits = "W8A8"
     scale: Rule = "mse"
     edge_bits: LowWidth = 8
+    engine: Engine = "simulated"
+
+    def title(self) -> str:
+        return "" if self.engine == "simulated" else f"uniform {self.engine}"
 
     def calibrate(self, model: Model, images: Tensor, progress: Progress) -> Calibration:
         widths = self.site_bits(model)
@@ -70,6 +79,10 @@ class UniformQuantizer(SiteReporting):
             new = quantized_layer(layer, fields["codes"], fields["w_scale"], bits=bits.weight, input=inside)
             replace_module(model.net, site, new)
         allow_in_place_(model.net)
+        install_engine_(self.engine, model)
+
+    def integer_sites(self, quantised: Model) -> list[str]:
+        return integer_sites_of(self.engine, quantised)
 
     def packed_bytes(self, model: Model) -> int:
         sites = {}

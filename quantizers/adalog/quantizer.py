@@ -30,6 +30,7 @@ from tta_bench_quantizers._core.report import SiteReporting
 from tta_bench_quantizers._core.sites import named_fields, replace_module, site_fields
 from tta_bench_quantizers._core.twin import GELU_DEPTH
 from tta_bench_quantizers._core.vit_sites import SiteKind, head_count, vit_sites
+from tta_bench_quantizers._engines.option import Engine, EngineOption
 from tta_bench_quantizers.adalog.fit import fit_layer, fit_product
 from tta_bench_quantizers.adalog.logarithmic import AdaLogActivation
 from tta_bench_quantizers.adalog.reconstruction import reconstruct, unit_count
@@ -41,10 +42,11 @@ BASE_BITS = 8  # q ≤ 137
 
 
 @dataclass
-class AdaLog(SiteReporting, BlockwiseQuantizer):
+class AdaLog(EngineOption, SiteReporting, BlockwiseQuantizer):
     """AdaLog; a site's search uses `rows` tokens where the exact Gram form would cost more."""
 
     version = "2"
+    no_engine = "products of logarithmic codes; `uniform` has uniform ones"
     summary = "adaptive-base logarithmic softmax and GELU, reparametrised norms; transformers"
     bits: LowBits = "W4A4"
     rounds: Count = 3
@@ -52,13 +54,14 @@ class AdaLog(SiteReporting, BlockwiseQuantizer):
     reconstruction: Literal["none", "adaround"] = "none"
     recon_steps: Count = 1000
     recon_images: Count = 1024
+    engine: Engine = "simulated"
 
     def __post_init__(self) -> None:
         if self.reconstruction != "none":
             self.calibration_images = max(SEARCH_IMAGES, self.recon_images)  # type: ignore[misc]
 
     def unsupported(self, model: Model) -> str | None:
-        return unsupported_without_attention(model) or unsupported_norms(model)
+        return unsupported_without_attention(model) or unsupported_norms(model) or super().unsupported(model)
 
     def calibrate_blocks(self, model: Model, images: Tensor, progress: Progress, once: Once) -> Calibration:
         learns = self.reconstruction == "adaround"

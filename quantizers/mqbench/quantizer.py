@@ -24,6 +24,7 @@ from tta_bench_quantizers._core.packing import Packing, packed_bytes
 from tta_bench_quantizers._core.report import SiteReporting
 from tta_bench_quantizers._core.sites import head_site, layer_sites, named_fields, replace_module, site_fields
 from tta_bench_quantizers._core.straight_through import DifferentiableActivation
+from tta_bench_quantizers._engines.option import Engine, EngineOption
 from tta_bench_quantizers.mqbench.observer import activation_parameters, weight_parameters
 from tta_bench_quantizers.mqbench.reconstruction import reconstruct_
 from tta_bench_quantizers.mqbench.sites import INPUT, POOLED, tensor_sites, unsupported_network
@@ -33,15 +34,17 @@ RANGE_IMAGES = 32
 
 
 @dataclass
-class MqBench(SiteReporting, BlockwiseQuantizer):
+class MqBench(EngineOption, SiteReporting, BlockwiseQuantizer):
     """Affine weights and activations by MSE observers; AdaRound at low bits."""
 
     version = "2"
+    no_engine = "weights with a zero point for each channel; `uniform` has symmetric ones"
     summary = "affine per-channel weights, per-tensor activations, AdaRound at W4 and below; ResNets"
     bits: LowBits = "W8A8"
     reconstruction: Literal["auto", "none", "adaround"] = "auto"
     recon_steps: Count = 300
     recon_images: Count = 32  # as released: its loader of 1024 images returns the same 32 repeatedly
+    engine: Engine = "simulated"
 
     def __post_init__(self) -> None:
         if self.reconstructs:
@@ -55,7 +58,7 @@ class MqBench(SiteReporting, BlockwiseQuantizer):
         return self.reconstruction == "adaround"
 
     def unsupported(self, model: Model) -> str | None:
-        return unsupported_network(model)
+        return unsupported_network(model) or super().unsupported(model)
 
     def calibrate_blocks(self, model: Model, images: Tensor, progress: Progress, once: Once) -> Calibration:
         widths = self.weight_bits(model)

@@ -38,6 +38,7 @@ from tta_bench_quantizers._core.report import SiteReporting
 from tta_bench_quantizers._core.sites import named_fields, replace_module, site_fields
 from tta_bench_quantizers._core.twin import TwinGelu, TwinMode, TwinSoftmax
 from tta_bench_quantizers._core.vit_sites import SiteKind, head_count, vit_sites
+from tta_bench_quantizers._engines.option import Engine, EngineOption
 from tta_bench_quantizers.ptq4vit.search import (
     Ptq4VitSearch,
     search_conv,
@@ -48,9 +49,10 @@ from tta_bench_quantizers.ptq4vit.search import (
 
 
 @dataclass
-class Ptq4Vit(SiteReporting, BlockwiseQuantizer):
+class Ptq4Vit(EngineOption, SiteReporting, BlockwiseQuantizer):
     """Twin uniform quantisation; a site's search uses `rows` tokens (0: all, as published)."""
 
+    no_engine = "products of two ranges (softmax and GELU); `uniform` has one range for each tensor"
     summary = "twin uniform softmax and GELU, per-head products, searched scales; transformers"
     bits: LowBits = "W8A8"
     twin_mode: TwinMode = "paper"
@@ -60,9 +62,10 @@ class Ptq4Vit(SiteReporting, BlockwiseQuantizer):
     )
     rounds: Count = 3
     rows: CountOrZero = 512
+    engine: Engine = "simulated"
 
     def unsupported(self, model: Model) -> str | None:
-        return unsupported_without_attention(model)
+        return unsupported_without_attention(model) or super().unsupported(model)
 
     def calibrate_blocks(self, model: Model, images: Tensor, progress: Progress, once: Once) -> Calibration:
         model = deepcopy(model).requires_grad_(False)

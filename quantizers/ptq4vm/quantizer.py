@@ -20,6 +20,7 @@ from tta_bench_quantizers._core.layers import QuantLayer, quantized_layer
 from tta_bench_quantizers._core.packing import Packing, packed_bytes
 from tta_bench_quantizers._core.report import SiteReporting
 from tta_bench_quantizers._core.sites import named_fields, replace_module, site_fields
+from tta_bench_quantizers._engines.option import Engine, EngineOption
 from tta_bench_quantizers.ptq4vm.fit import LinearFit, fit_linear, weight_codes
 from tta_bench_quantizers.ptq4vm.jlss import learn_scales
 from tta_bench_quantizers.ptq4vm.tokens import TokenActivation
@@ -28,19 +29,21 @@ LAYERS = ("in_proj", "x_proj", "x_proj_b", "dt_proj", "dt_proj_b", "out_proj")
 
 
 @dataclass
-class Ptq4Vm(SiteReporting, BlockwiseQuantizer):
+class Ptq4Vm(EngineOption, SiteReporting, BlockwiseQuantizer):
     """Symmetric weights per row, affine activations per token, channels smoothed."""
 
     calibration_images = 256
+    no_engine = "activations with a range for each token; `uniform` has one for each tensor"
     summary = "smoothed channels, per-row weights, static per-token activations; Vision Mamba"
     bits: LowBits = "W8A8"
     jlss: bool = False  # learn the scales, as published: minutes on a GPU, hours on a CPU for Vim-S
     jlss_steps: Count = 100
+    engine: Engine = "simulated"
 
     def unsupported(self, model: Model) -> str | None:
         if not all(isinstance(getattr(block, "mixer", None), MambaMixer) for block in model.blocks):
             return f"quantises Vision Mamba, and {model.name} is a {model.family}"
-        return None
+        return super().unsupported(model)
 
     @torch.no_grad()
     def calibrate_blocks(self, model: Model, images: Tensor, progress: Progress, once: Once) -> Calibration:

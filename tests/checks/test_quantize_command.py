@@ -132,3 +132,14 @@ def test_mistakes_are_named_with_their_option(arguments: list[str], message: str
     outcome = CliRunner().invoke(app, command)
     assert outcome.exit_code != 0
     assert message in outcome.output + str(outcome.exception)
+
+
+def test_an_engine_reports_its_integer_products_and_its_agreement(folder: Path) -> None:
+    found = quantize("--model", "vit-micro", "--engine", "torch-int8")
+    by_site = {row["site"]: row["integer_products"] for row in found["report"]}
+    assert found["integer_sites"] == len(by_site) == 26
+    assert by_site["blocks.0.attn.qkv"] == 65 * 64 * 192
+    assert by_site["head"] == 64 * 10
+    assert sum(by_site.values()) / found["products"] == pytest.approx(0.8, abs=0.01)  # the rest is attention
+    assert found["top1_agreement_percent"] >= 95
+    assert "integer_sites" not in quantize("--model", "vit-micro")

@@ -341,3 +341,13 @@ def test_quantizers_that_work_block_by_block_say_so() -> None:
     for name in ("ptq4vit", "adalog", "ptq4vm", "mqbench"):
         assert issubclass(registry.load("quantizers", name), BlockwiseQuantizer)
     assert not issubclass(UniformQuantizer, BlockwiseQuantizer)
+
+
+def test_engines_share_the_calibration_of_the_simulation(images: Tensor) -> None:
+    source = part("models", "vit-micro")
+    simulated, engine = (
+        calibration.facts_of(source, part("quantizers", "uniform", bits="W8A8", engine=name), images)
+        for name in ("simulated", "torch-int8")
+    )
+    assert simulated == engine
+    assert simulated == calibration.facts_of(source, part("quantizers", "uniform", bits="W8A8"), images)

@@ -52,6 +52,18 @@ def test_keys_hold_neither_code_nor_where_files_are(monkeypatch: pytest.MonkeyPa
     assert replace(plugin, params={"root": "/b", "size": 3}).digest == plugin.digest
 
 
+def test_an_added_field_is_left_out_of_keys_until_it_changes_something(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(registry, "load", lambda *_: SimpleNamespace(added={"engine": "simulated"}))
+    before = PluginIdentity("quantizers", "uniform", {"bits": "W8A8"})
+    same = replace(before, params={"bits": "W8A8", "engine": "simulated"})
+    other = replace(before, params={"bits": "W8A8", "engine": "torch-int8"})
+    assert same.key_facts == before.key_facts
+    assert other.key_facts["params"] == {"bits": "W8A8", "engine": "torch-int8"}
+    assert other.without("engine").digest == before.digest
+
+
 def test_the_digest_is_that_of_all_facts_in_any_order() -> None:
     text = json.dumps(TENT.key_facts | {"code": "c0de"}, sort_keys=True)
     assert TENT.digest == hashlib.sha256(text.encode()).hexdigest()

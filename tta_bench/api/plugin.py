@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from tta_bench.plugins.ranges import fit_fields_
@@ -18,6 +19,9 @@ class Plugin:
 
     version: ClassVar[str] = "1"
     paths: ClassVar[tuple[str, ...]] = ()  # fields that are paths on this machine, which are not part of keys
+    # Fields that a later release has added, each with the value at which the plugin computes what it computed
+    # before. At that value, keys leave the field out, so that results of earlier releases keep theirs.
+    added: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
     def __init_subclass__(cls, **facts: Any) -> None:
         super().__init_subclass__(**facts)

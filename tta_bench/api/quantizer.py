@@ -28,6 +28,8 @@ class Quantizer(Plugin):
 
     differentiable: ClassVar[bool] = False
     calibration_images: ClassVar[int] = 32
+    after_calibration: ClassVar[tuple[str, ...]] = ()  # fields that a calibration does not depend on
+    cpu_only: bool = False  # the quantised model runs on no other device
     summary: ClassVar[str] = ""
     bits: BitWidth = "W8A8"
 
@@ -63,6 +65,17 @@ class Quantizer(Plugin):
             bits = named.get(row.site, widths)
             rows.append(replace(row, weight_bits=bits.weight, activation_bits=bits.activation))
         return rows
+
+    def simulated(self) -> Quantizer | None:
+        """The same scheme in float32, which defines what an integer engine has to compute; None without one.
+
+        The harness compares both on the calibration images before it runs a cell.
+        """
+        return None
+
+    def integer_sites(self, quantised: Model) -> list[str]:
+        """The sites whose products the quantised model really computes in integers."""
+        return []
 
     def calibration_set(self, source_images: Tensor) -> Tensor:
         """The clean images for calibration; raises Unsupported if they are needed and the data has none."""

@@ -13,6 +13,8 @@ from rich.progress import Progress as Bars
 from torch import Tensor
 
 from tta_bench.api import Calibration, Model, ModelSource, Quantizer
+from tta_bench.api.agreement import agreement
+from tta_bench.checks.integer_products import integer_products
 from tta_bench.config.parameters import configured, settings_of, spelled_out
 from tta_bench.description import Description, columns
 from tta_bench.errors import Unsupported, UserError
@@ -55,8 +57,8 @@ def describe(request: QuantizationRequest) -> Description:
     start = time.monotonic()
     found = _calibrated(request, source, scheme, floating, images)
     seconds = time.monotonic() - start
-    quantised = scheme.install(copy.deepcopy(floating), found)
-    rows = [asdict(site) for site in scheme.report(quantised, floating, images[:REPORT_IMAGES])]
+    simulation = (scheme.simulated() or scheme).install(copy.deepcopy(floating), found)
+    rows = [asdict(site) for site in scheme.report(simulation, floating, images[:REPORT_IMAGES])]
     summary = {
         "model": request.model,
         "quantizer": request.quantizer,
@@ -67,8 +69,33 @@ def describe(request: QuantizationRequest) -> Description:
         "packed_mib": round(scheme.packed_bytes(floating) / MIB, 3),
         "float_mib": round(sum(p.nbytes for p in floating.parameters()) / MIB, 3),
     }
+    if scheme.simulated() is not None:
+        summary |= _engine_facts(scheme, floating, simulation, found, images, rows)
     head = ", ".join(f"{key} {value}" for key, value in summary.items())
     return Description(f"{head}\n\n{columns([_shown(row) for row in rows])}", summary | {"report": rows})
+
+
+def _engine_facts(
+    scheme: Quantizer,
+    floating: Model,
+    simulation: Model,
+    found: Calibration,
+    images: Tensor,
+    rows: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """Agreement and share of integer products of an engine; every row gets the number of its products."""
+    engine = scheme.install(copy.deepcopy(floating), found)
+    compared = agreement(engine, simulation, scheme.calibration_set(images))
+    products = integer_products(floating, images[:1], scheme.integer_sites(engine))
+    for row in rows:
+        row["integer_products"] = products.by_site.get(row["site"], 0)
+    return {
+        "integer_sites": len(products.by_site),
+        "integer_products_percent": round(100 * products.share, 1),
+        "products": products.all,
+        "top1_agreement_percent": round(100 * compared.share, 1),
+        "largest_difference": round(compared.largest_difference, 4),
+    }
 
 
 def _source_images(request: QuantizationRequest, source: ModelSource, input_size: int) -> Tensor:

@@ -129,6 +129,12 @@ def quantize(
         list[str] | None, typer.Option("--set-model", help="model parameter, e.g. weights=PATH")
     ] = None,
     set_data: SetData = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            help="integer engine: also print its agreement with the simulation and its integer products"
+        ),
+    ] = None,
     threads: Annotated[
         int, typer.Option(min=1, help="as run.threads in a benchmark file; it may change the last digits")
     ] = 1,
@@ -140,7 +146,8 @@ def quantize(
     """
     from tta_bench.checks.quantization import QuantizationRequest, describe
 
-    params = {"quantizers": set or [], "models": set_model or [], "data": set_data or []}
+    chosen = [*(set or []), *([f"engine={engine}"] if engine else [])]
+    params = {"quantizers": chosen, "models": set_model or [], "data": set_data or []}
     show(describe(QuantizationRequest(model, quantizer, bits, data, params, threads)), as_json)
 
 

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from tta_bench.api import BlockwiseQuantizer, Calibration, Model, Progress, Quantizer
 from tta_bench.cache import entries
+from tta_bench.plugins import registry
 from tta_bench.plugins.identity import PluginIdentity
 
 KIND = "calibrations"  # of cache entries
@@ -61,10 +62,11 @@ def of(
 
 def facts_of(source: PluginIdentity, scheme: PluginIdentity, images: Tensor) -> Facts:
     """The inputs of a calibration; also the number of threads, which changes how sums are rounded."""
+    later = registry.load(scheme.group, scheme.use).after_calibration
     return {
         "weights": source.fingerprint,
         "model": source.digest,
-        "quantizer": scheme.digest,
+        "quantizer": scheme.without(*later).digest,
         "images": hashlib.sha256(images.contiguous().numpy().data).hexdigest(),
         "versions": f"torch {version('torch')}, timm {version('timm')}",
         "threads": str(torch.get_num_threads()),

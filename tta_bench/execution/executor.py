@@ -9,6 +9,7 @@ import socket
 import time
 import traceback
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from importlib.metadata import version
 
@@ -158,6 +159,8 @@ class Executor:
             "code": {plugin.label: plugin.code for plugin in cell.plugins},
             "environments": {self.environment_id: self.environment},
         }
+        if (agreement := self.models.agreement(cell)) is not None:
+            described["engine"] = {"name": cell.quantizer.params["engine"], **asdict(agreement)}
         if run.start.described:
             return described
         report = cache.of(cell)

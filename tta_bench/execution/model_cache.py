@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tta_bench.api import Data, Model, Quantizer
+from tta_bench.api.agreement import Agreement, checked_agreement
 from tta_bench.errors import Unsupported
 from tta_bench.execution import calibration
 from tta_bench.grid import Cell
@@ -28,6 +29,7 @@ class ModelCache:
         self.device = device
         self._data: dict[str, Data] = {}
         self._models: OrderedDict[str, Model] = OrderedDict()
+        self._agreements: dict[str, Agreement | None] = {}
 
     def data(self, identity: PluginIdentity) -> Data:
         """The data of a cell."""
@@ -41,7 +43,7 @@ class ModelCache:
 
     def model(self, cell: Cell) -> Model:
         """A copy of the cell's quantised model."""
-        known = "/".join(plugin.digest for plugin in (cell.model, cell.quantizer, cell.data))
+        known = _known(cell)
         if known not in self._models:
             self._models[known] = self._build(cell)
         self._models.move_to_end(known)
@@ -49,17 +51,31 @@ class ModelCache:
             self._models.popitem(last=False)
         return copy.deepcopy(self._models[known]).to(self.device)
 
+    def agreement(self, cell: Cell) -> Agreement | None:
+        """How well the engine of the cell's quantizer agrees with its simulation; None for a simulation."""
+        return self._agreements[_known(cell)]
+
     def _build(self, cell: Cell) -> Model:
         model: Model = cell.model.make().build()
         if model.weights_sha256 and model.weights_sha256 != cell.model.fingerprint:
             raise RuntimeError(f"the weights of {cell.model.label} have changed since the run started")
         quantizer: Quantizer = cell.quantizer.make()
         reason = quantizer.unsupported(model)
+        if reason is None and quantizer.cpu_only and self.device.type != "cpu":
+            reason = f"computes on the CPU only, and the device is {self.device}; set run.device: cpu"
         if reason is not None:
             raise Unsupported(f"{cell.quantizer.use}: {reason}")
         images = quantizer.calibration_set(self.source_images(cell.data))
-        quantizer.install(model, calibration.of(cell.model, cell.quantizer, model, images))
+        found = calibration.of(cell.model, cell.quantizer, model, images)
+        floating = copy.deepcopy(model) if quantizer.simulated() else model
+        quantizer.install(model, found)
+        self._agreements[_known(cell)] = checked_agreement(quantizer, model, floating, found, images)
         classes = self.data(cell.data).classes()
         if classes is not None:
             restrict_classes_(model, classes)
         return model
+
+
+def _known(cell: Cell) -> str:
+    """What a quantised model is made from."""
+    return "/".join(plugin.digest for plugin in (cell.model, cell.quantizer, cell.data))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -38,10 +38,21 @@ class PluginIdentity:
         """The facts in a cell's key: the content of files, but neither their paths nor the code.
 
         An edited comment changes the code but no number. Records hold `code`, so other code is noticed.
+        Fields of `Plugin.added` are left out at the value with which nothing has changed.
         """
-        where = getattr(registry.load(self.group, self.use), "paths", ())
-        params = {name: value for name, value in self.params.items() if name not in where}
+        plugin = registry.load(self.group, self.use)
+        where, added = getattr(plugin, "paths", ()), getattr(plugin, "added", {})
+        params = {
+            name: value
+            for name, value in self.params.items()
+            if name not in where and not (name in added and value == added[name])
+        }
         return asdict(self) | {"params": params, "code": None}
+
+    def without(self, *fields: str) -> PluginIdentity:
+        """The identity of what does not depend on these fields."""
+        kept = {name: value for name, value in self.params.items() if name not in fields}
+        return replace(self, params=kept)
 
     @cached_property
     def digest(self) -> str:

@@ -147,6 +147,15 @@ class Environment(StoredDict):
     host: str
 
 
+class EngineFacts(StoredDict):
+    """An integer engine, and how well it agreed with the simulation when it was loaded."""
+
+    name: str
+    images: Positive  # that both predicted
+    same_top1: Count
+    largest_difference: Annotated[float, Field(ge=0)]  # of any logit
+
+
 class CellDescription(StoredDict):
     """Facts about a whole cell."""
 
@@ -155,6 +164,7 @@ class CellDescription(StoredDict):
     code: NotRequired[dict[str, str]]
     weights_sha256: NotRequired[str]
     data_note: NotRequired[str]
+    engine: NotRequired[EngineFacts]
     memory_bytes: NotRequired[Count]
     packed_bytes: NotRequired[Count]
     measured_bytes: NotRequired[Count]

@@ -106,8 +106,10 @@ def prompts_fit(bench: Bench) -> None:
 
 
 def moves_to_a_device(bench: Bench) -> None:
-    """the whole quantised model moves to a GPU (checked with fake CUDA tensors)."""
-    _, model, _ = _quantised(bench)
+    """the whole quantised model moves to a GPU (checked with fake CUDA tensors) unless it is `cpu_only`."""
+    quantizer, model, _ = _quantised(bench)
+    if quantizer.cpu_only:
+        return
     with fake_tensors(), torch.no_grad():
         fake_(model, "cuda")
         x, prompt = bench.images[0].to("cuda"), model.new_prompt(3, torch.Generator().manual_seed(0))

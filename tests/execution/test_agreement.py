@@ -1,0 +1,59 @@
+"""Integer engines in a run: each is compared with the simulation when it is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tta_bench import config, grid
+from tta_bench.errors import Unsupported
+from tta_bench.execution.executor import Executor
+from tta_bench.execution.messages import Delivery
+from tta_bench.execution.model_cache import ModelCache
+from tta_bench.planning.sharing import resolve
+from tta_bench_quantizers._engines import integer_layers
+
+pytestmark = pytest.mark.usefixtures("no_bytes")
+Write = Callable[..., Path]
+
+
+def deliveries(write: Write, **quantizer: Any) -> list[Delivery]:
+    chosen = {"use": "uniform", "bits": "W8A8", "engine": "torch-int8", **quantizer}
+    path = write(quantizers=[chosen], methods=["source"], models=["vit-micro"])
+    cells = grid.expand(config.load(path), str(path))
+    return list(Executor().run([resolve(cell) for cell in cells]))
+
+
+def test_agreement_is_in_the_description(write_yaml: Write) -> None:
+    found = deliveries(write_yaml)
+    facts = next(d.description for d in found if d.description)["engine"]
+    assert facts["name"] == "torch-int8"
+    assert facts["same_top1"] >= 0.95 * facts["images"] > 0
+    assert 0 <= facts["largest_difference"] < 0.5
+    assert {r["status"] for d in found for r in d.records} == {"ok"}
+
+
+def test_a_wrong_engine_fails_with_the_figures(write_yaml: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = integer_layers.unsigned_codes
+    monkeypatch.setattr(integer_layers, "unsigned_codes", lambda *a: exact(*a).bitwise_xor(96))
+    (record,) = [r for d in deliveries(write_yaml) for r in d.records]
+    assert record["status"] == "failed"
+    assert "of 32 calibration images" in record["reason"]
+    assert "At least 95% must agree" in record["reason"]
+
+
+def test_other_bits_are_unsupported_with_the_reason(write_yaml: Write) -> None:
+    (record,) = [r for d in deliveries(write_yaml, bits="W4A4") for r in d.records]
+    assert record["status"] == "unsupported"
+    assert "W4A4" in record["reason"]
+
+
+def test_engines_compute_on_the_cpu_only(write_yaml: Write) -> None:
+    path = write_yaml(quantizers=[{"use": "uniform", "engine": "torch-int8"}], methods=["source"])
+    (cell,) = grid.expand(config.load(path), str(path))
+    with pytest.raises(Unsupported, match="CPU only, and the device is cuda"):
+        ModelCache(torch.device("cuda")).model(cell)
