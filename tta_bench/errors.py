@@ -10,6 +10,8 @@ from dataclasses import dataclass
 class UserError(Exception):
     """An error that the user can fix: place, problem, remedy."""
 
+    exit_code = 2
+
 
 @dataclass(frozen=True)
 class Problem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from tests.faults.conftest import Bench
 from tools.loopback import Cluster, kill_session, processes, wait_for
+from tta_bench.execution.ray import head
 
 pytestmark = pytest.mark.slow
 
@@ -57,5 +59,37 @@ def test_a_lost_node_costs_nothing_but_time(
     gate.touch()
     _, errors = process.communicate(timeout=200)
     assert process.returncode == 0, errors
+    assert seen <= bench.records()
+    assert bench.tables() == undisturbed(bench)
+
+
+def test_a_lost_head_ends_the_run_with_a_message_and_it_continues(
+    plugins: Path,
+    bench: Bench,
+    undisturbed: Callable[[Bench], str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    lost = Cluster(tmp_path_factory.mktemp("head"), {"PYTHONPATH": str(plugins)})
+    gate = bench.folder / "gate"
+    bench.write([{"use": "drift", "at": 8, "gate": str(gate)}, "source"], run={"engine": "ray"})
+    try:
+        process = bench.start("--ray-address", lost.address, env=lost.environment)
+        wait_for(lambda: len(bench.records()) >= 3)
+        seen = bench.records()
+        kill_session(lost.head)
+        begun = time.monotonic()
+        _, errors = process.communicate(timeout=50)
+        seconds = time.monotonic() - begun
+    finally:
+        lost.stop()
+    assert process.returncode == head.EXIT_CODE, errors
+    assert seconds < head.LOST_SECONDS + head.BLOCKED_SECONDS + 5
+    told = errors.strip().splitlines()[-1]
+    assert told.startswith(f"Ray at {lost.address}: the head node has not answered for")
+    assert "the same command continues" in told
+    assert "gcs" not in errors.lower(), "Ray's own text"
+    assert seen <= bench.records()
+    gate.touch()
+    assert bench.here("--engine", "local").returncode == 0
     assert seen <= bench.records()
     assert bench.tables() == undisturbed(bench)

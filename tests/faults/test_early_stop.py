@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import textwrap
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.faults.conftest import Bench
+from tools.loopback import wait_for
 from tta_bench import cli
+from tta_bench.execution import interrupt
 
 PRESSING = """
     import os, signal, sys
@@ -62,6 +66,55 @@ def test_ctrl_c_between_imports_ends_without_a_traceback(monkeypatch: pytest.Mon
         cli.main()
     assert end.value.code == 130
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_batch_that_does_not_end_is_cut_short_after_sigterm(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interrupt, "STOP_SECONDS", 0.3)
+    bench.write([{"use": "drift", "fault": "hang", "at": 5}])
+    timer = threading.Timer(0.1, lambda: _once(lambda: len(bench.records()) > 0, signal.SIGTERM))
+    timer.start()
+    outcome = bench.here()
+    timer.join()
+    assert outcome.returncode == 128 + signal.SIGTERM, outcome.stderr
+    assert "run the same command again" in outcome.stderr
+    assert len(bench.files("checkpoints/*.checkpoint")) == 1, "that of the last domain's end"
+
+
+def _once(ready: Callable[[], bool], number: int) -> None:
+    """Send this process a signal when a condition is true."""
+    wait_for(ready)
+    time.sleep(0.3)  # so that the batch hangs
+    os.kill(os.getpid(), number)
+
+
+def test_nohup_stays_in_force() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interrupt.Interrupt(print) as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not stop()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_process_that_cannot_handle_the_signal_ends_all_the_same() -> None:
+    """A long computation in C keeps Python from running its handlers."""
+    script = """
+        import os, signal, threading, time
+        from tta_bench.execution import interrupt
+
+        interrupt.STOP_SECONDS, interrupt.EXIT_SECONDS = 0.1, 0.2
+        with interrupt.Interrupt(print):
+            os.kill(os.getpid(), signal.SIGTERM)
+            waiting = threading.Thread(target=threading.Event().wait, daemon=True)
+            waiting.start()
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+            time.sleep(60)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    assert subprocess.run(command, timeout=30).returncode == 128 + signal.SIGTERM
 
 
 def test_a_run_in_a_thread_runs(bench: Bench) -> None:

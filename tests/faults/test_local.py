@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import importlib
 import os
+import pty
 import resource
 import signal
 import subprocess
 import sys
+import termios
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,19 +49,47 @@ def test_a_killed_driver_goes_on_where_it_was(bench: Bench, undisturbed: Tables)
 
 
 @pytest.mark.slow
-def test_ctrl_c_once_keeps_the_batch_at_hand(bench: Bench, undisturbed: Tables) -> None:
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (signal.SIGINT, "Ctrl-C again stops now"),
+        (signal.SIGTERM, "SIGTERM: stopping after the batch at hand, at most 20 s from now"),
+    ],
+)
+def test_a_signal_keeps_the_batch_at_hand(number: int, told: str, bench: Bench, undisturbed: Tables) -> None:
     bench.write([SLOW])
     process = bench.start()
     wait_for(lambda: len(bench.records()) >= 2)
-    os.killpg(process.pid, signal.SIGINT)  # a terminal signals the whole group
+    os.killpg(process.pid, number)  # a terminal signals the whole group
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "Ctrl-C again stops now" in errors
+    assert process.returncode == 128 + number
+    assert told in errors
     assert "run the same command again" in errors
     assert "Traceback" not in errors
     assert len(bench.files("checkpoints/*.checkpoint")) == 1
     assert bench.here().returncode == 0
     assert bench.tables() == undisturbed(bench)
+
+
+@pytest.mark.slow
+def test_a_closed_terminal_stops_the_run_like_a_signal(bench: Bench) -> None:
+    """Its output can no longer be written anywhere."""
+    bench.write([SLOW])
+    own, other = pty.openpty()
+    command = [sys.executable, "-m", "tta_bench.cli", "run", str(bench.file), "--results", str(bench.results)]
+    become_terminal = partial(fcntl.ioctl, other, termios.TIOCSCTTY, 0)
+    process = subprocess.Popen(
+        command, stdin=other, stdout=other, stderr=other, start_new_session=True, preexec_fn=become_terminal
+    )
+    os.close(other)
+    reader = threading.Thread(target=_drain, args=(own,), daemon=True)  # a full terminal would block the run
+    reader.start()
+    wait_for(lambda: len(bench.records()) >= 2)
+    os.kill(process.pid, signal.SIGSTOP)  # so that the reader finds nothing new, and ends with its terminal
+    os.close(own)
+    os.kill(process.pid, signal.SIGCONT)
+    assert process.wait(timeout=60) == 128 + signal.SIGHUP
+    assert len(bench.files("checkpoints/*.checkpoint")) == 1
 
 
 @pytest.mark.slow
@@ -202,3 +236,10 @@ def test_a_read_only_folder_is_told(bench: Bench) -> None:
     assert "cannot be written: Permission denied. Choose another --results folder." in outcome.stderr
     bench.results.chmod(0o755)
     assert not list(bench.results.iterdir())
+
+
+def _drain(terminal: int) -> None:
+    """Read what is printed on a terminal until it is closed."""
+    with suppress(OSError):
+        while os.read(terminal, 4096):
+            pass

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from tests.faults.conftest import Bench, listening
 from tools.loopback import processes, wait_for
+from tta_bench.execution import interrupt
 from tta_bench.execution.ray import driver, jobs
 
 pytestmark = [pytest.mark.usefixtures("_not_nice"), pytest.mark.slow]
@@ -111,6 +113,31 @@ def test_a_run_is_stopped_loses_workers_is_killed_and_ends_well(bench: Bench, un
 
     assert bench.here("--engine", "local").returncode == 0
     assert seen <= bench.records()
+    assert bench.tables() == undisturbed(bench)
+
+
+def test_a_scheduler_that_signals_every_process_of_the_run_stops_it(
+    bench: Bench, undisturbed: Tables
+) -> None:
+    gate = bench.folder / "gate"
+    waiting = {"use": "drift", "at": 8, "gate": str(gate), "pause": 0.3}
+    bench.write([waiting, "source"], run={"engine": "ray", "workers": 2})
+    process = bench.start()
+    wait_for(lambda: bench.files("checkpoints/*.drift.*"))
+    for pid in processes(process.pid):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+            if pid != process.pid:
+                os.kill(pid, signal.SIGHUP)
+    gate.touch()
+    _, errors = process.communicate(timeout=interrupt.STOP_SECONDS + interrupt.EXIT_SECONDS)
+    assert process.returncode == 128 + signal.SIGTERM, errors
+    assert "run the same command again" in errors
+    assert "Traceback" not in errors
+    assert "***" not in errors, "a trace of C++"
+    assert bench.files("checkpoints/*.checkpoint")
+    wait_for(lambda: not processes(process.pid), 10)
+    assert bench.here("--engine", "local").returncode == 0
     assert bench.tables() == undisturbed(bench)
 
 

@@ -8,7 +8,7 @@ try:
     from tta_bench.cli import grids, plugins, results  # each adds its commands to the app
     from tta_bench.cli.app import app
     from tta_bench.errors import UserError
-    from tta_bench.execution.interrupt import EXIT_CODE, Stop
+    from tta_bench.execution.interrupt import Stop, Stopped
     from tta_bench.terminal import say
 except KeyboardInterrupt:  # Ctrl-C while the program itself is being imported
     sys.exit(130)
@@ -17,15 +17,15 @@ __all__ = ["app", "grids", "main", "plugins", "results"]
 
 
 def main() -> None:
-    """Entry point: a user's error prints a message and exits with 2, Ctrl-C with 130; no traceback."""
+    """Entry point: a user's error prints a message and exits with 2, a signal with 128 + n; no traceback."""
     with Stop():
         try:
             app()
-        except KeyboardInterrupt:
-            sys.exit(EXIT_CODE)
+        except Stopped as stopped:
+            sys.exit(stopped.exit_code)
         except UserError as error:
             say(error, error=True)
-            sys.exit(2)
+            sys.exit(error.exit_code)
         except BrokenPipeError:
             sys.stderr.close()
             sys.exit(141)

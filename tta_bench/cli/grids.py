@@ -12,6 +12,7 @@ from tta_bench.cli import options
 from tta_bench.cli.app import app
 from tta_bench.cli.inputs import grid_of, narrowed, show
 from tta_bench.errors import UserError
+from tta_bench.execution.interrupt import Stopped
 from tta_bench.terminal import say
 
 
@@ -55,9 +56,9 @@ def run(
         summary = running.run(
             benchmark.name, cells, runner, results, overwrite, progress, narrowed(cells, only), keep_stale
         )
-    except KeyboardInterrupt:
+    except Stopped as stopped:
         progress.note("Stopped. All records are kept; run the same command again to continue.")
-        raise typer.Exit(130) from None
+        raise typer.Exit(stopped.exit_code) from None
     states = ", ".join(f"{count} {state}" for state, count in sorted(summary.states.items()))
     ran = f"ran {summary.ran}" if summary.ran else "nothing left to run"
     progress.note(f"{benchmark.name}: {ran}; {states}. Results in {summary.folder}.")
@@ -101,9 +102,9 @@ def tune(
     )
     try:
         say(command.run(request))
-    except KeyboardInterrupt:
+    except Stopped as stopped:
         say("Stopped. All finished trials are kept; run the same command again to continue.", error=True)
-        raise typer.Exit(130) from None
+        raise typer.Exit(stopped.exit_code) from None
     say(f"Presets in {output}.", error=True)
 
 

@@ -76,8 +76,7 @@ def run(
             done = len(chosen) - len(waiting)
             with progress.running(waiting, done), Interrupt(progress.note) as stop:
                 runner.run(tasks(waiting, runner.policy.share), preparations(waiting), recorder, stop)
-            if stop():
-                raise KeyboardInterrupt
+            stop.check()
     finally:
         lock.release()
     states = Counter(store.status(cell) for cell in chosen)

@@ -107,6 +107,5 @@ def _search(
         searches = [prepare(goal, budget, writer, stop, progress.note) for goal in wanted]
         with RayRunner(workers or "auto", policy, asked.address).connected():
             tune(searches, policy, workers)
-        if stop():
-            raise KeyboardInterrupt
+        stop.check()
     return [search.ledger for search in searches]

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tta_bench.errors import UserError
+from tta_bench.execution.interrupt import handlers_kept
 from tta_bench.execution.messages import Preparation, Recorder, RunPolicy, StopRequested
 from tta_bench.execution.ray.capacity import capacity, no_capacity
 from tta_bench.execution.ray.environment import temporary_environment
+from tta_bench.execution.ray.head import HeadWatch
 from tta_bench.execution.ray.jobs import Job, PreparationJob, TaskJob
 from tta_bench.execution.ray.stop_flag import StopFlag
 from tta_bench.execution.ray.worker import Worker
@@ -77,11 +79,13 @@ class RayRunner:
             import ray
 
             self.ray = ray
-            self._connect()
+            with handlers_kept():
+                self._connect()
+            self.head = HeadWatch(ray.get_runtime_context().gcs_address)
             try:
                 yield ray
             finally:
-                ray.shutdown()
+                self.head.close(ray.shutdown)
 
     def _connect(self) -> None:
         options: dict[str, Any] = dict(log_to_driver=False, logging_level="ERROR")
@@ -107,6 +111,7 @@ class RayRunner:
                 self.stop_flag.set()
                 if not any(state.job and state.job.can_stop for state in self.states):
                     return
+            self.head.check()
             self._add_workers(len(jobs))
             busy = set(map(id, self.pending.values()))
             for state in self.states:
