@@ -185,7 +185,7 @@ def test_a_cell_runs_where_its_executor_says(
     file = write_yaml(quantizers=["fp32"], methods=[method], stream=stream)
     (cell,) = grid.expand(config.load(file))
     executor = Executor()
-    executor.prepare(cell, cell.stream(2000).domains[0])
+    executor.prepare(cell, cell.schedule.domains[0])
     spare = [executor.models.model(cell) for _ in range(2)]
     Allocator(monkeypatch)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Pretended")

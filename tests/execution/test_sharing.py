@@ -107,8 +107,8 @@ def test_what_forgets_is_spread_and_what_remembers_is_not(write_yaml: Write) -> 
     zoa, resetting = Task((resolve(cells[-1]),)), Task((resolve(cells[3]),))
     assert split([zoa], 8) == [zoa]
     pieces = split([resetting], 8)
-    assert sorted(min(piece.domains or ()) for piece in pieces) == [0, 1, 2]
-    assert {d for piece in pieces for d in piece.domains or ()} == {0, 1, 2}
+    assert sorted(min(piece.segments or ()) for piece in pieces) == [0, 1, 2]
+    assert {d for piece in pieces for d in piece.segments or ()} == {0, 1, 2}
     assert split([resetting], 1) == [resetting]
     assert split([zoa, resetting], 2)[0] == zoa, "the longest first"
     many = [Task((resolve(by_name["source"]),))] * 100
@@ -122,13 +122,13 @@ def test_pieces_together_are_the_whole(write_yaml: Write) -> None:
     executor = Executor()
     whole = [delivery for task in tasks(cells) for delivery in executor.run(task.cells)]
     pieces = [
-        replace(task, domains=part) for task in tasks(cells) for part in (frozenset({0, 2}), frozenset({1}))
+        replace(task, segments=part) for task in tasks(cells) for part in (frozenset({0, 2}), frozenset({1}))
     ]
     parts = [
         delivery
         for task in pieces
         for delivery in executor.run(
-            task.cells, [start_of(cell, [], None, task.domains)[0] for cell in task.cells]
+            task.cells, [start_of(cell, [], None, task.segments)[0] for cell in task.cells]
         )
     ]
     assert numbers(parts) == numbers(whole)

@@ -10,9 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from tta_bench.api import Domain, Stream
+from tta_bench.api import Domain, Schedule, Stream
 from tta_bench.execution.stream_reader import StreamReader
+from tta_bench.streams.continual import Continual
 
+FOG_SEGMENT, SNOW_SEGMENT = 0, 1
 FOG, SNOW = Domain("fog", 5), Domain("snow", 5)
 CPU = torch.device("cpu")
 
@@ -53,8 +55,9 @@ def feed_of(
     data: Any, keep: bool = False, order: str = "sequential", classes: int = 5, count: int = 10
 ) -> StreamReader:
     """Batches of 4, 4 and 2 images."""
-    stream = Stream((FOG, SNOW), 3, 4, count, order, 0)
-    cell: Any = SimpleNamespace(data=SimpleNamespace(use="mine"), stream=lambda count: stream)
+    schedule = Schedule((FOG, SNOW), 3, 0, Continual(), order)
+    stream = Stream(schedule, 4, np.zeros(count, np.int64))
+    cell: Any = SimpleNamespace(data=SimpleNamespace(use="mine"), stream=lambda labels: stream)
     return StreamReader(data, cell, classes, keep)
 
 
@@ -62,9 +65,9 @@ def values(batches: Any) -> list[list[float]]:
     return [batch.flatten().tolist() for batch, _ in batches]
 
 
-def starts(feed: StreamReader, model: Any, round: int, domain: Domain, first: int = 0) -> list[float]:
+def starts(feed: StreamReader, model: Any, round: int, segment: int, first: int = 0) -> list[float]:
     """The first features of every batch."""
-    return [batch[0] for batch in values(feed.features(model, round, domain, first))]
+    return [batch[0] for batch in values(feed.features(model, round, segment, first))]
 
 
 # -- images and labels ------------------------------------------------------------------------------
@@ -73,17 +76,25 @@ def starts(feed: StreamReader, model: Any, round: int, domain: Domain, first: in
 def test_images_come_in_batches_from_the_first_wanted() -> None:
     data = Images()
     feed = feed_of(data)
-    assert values(feed.images(1, SNOW, 0, CPU)) == [[100, 101, 102, 103], [104, 105, 106, 107], [108, 109]]
+    assert values(feed.images(1, SNOW_SEGMENT, 0, CPU)) == [
+        [100, 101, 102, 103],
+        [104, 105, 106, 107],
+        [108, 109],
+    ]
     data.read.clear()
-    assert values(feed.images(1, FOG, 2, CPU)) == [[8, 9]]
+    assert values(feed.images(1, FOG_SEGMENT, 2, CPU)) == [[8, 9]]
     assert data.read == [8, 9]
-    assert [seconds for _, seconds in feed.images(1, FOG, 0, CPU)] == [0.0] * 3
-    assert [labels.tolist() for labels in feed.labels(1, FOG)] == [[0, 1, 2, 3], [4, 0, 1, 2], [3, 4]]
+    assert [seconds for _, seconds in feed.images(1, FOG_SEGMENT, 0, CPU)] == [0.0] * 3
+    assert [each.labels.tolist() for each in feed.targets(1, FOG_SEGMENT)] == [
+        [0, 1, 2, 3],
+        [4, 0, 1, 2],
+        [3, 4],
+    ]
 
 
 def test_a_method_that_changes_its_images_does_not_change_the_data() -> None:
     data = Images()
-    for batch, _ in feed_of(data).images(1, FOG, 0, CPU):
+    for batch, _ in feed_of(data).images(1, FOG_SEGMENT, 0, CPU):
         batch.zero_()
     assert data.held[FOG].flatten().tolist() == list(range(10))
 
@@ -111,9 +122,9 @@ def test_the_lowest_and_the_highest_class_are_no_problem() -> None:
 def test_features_of_a_domain_are_computed_once_for_all_methods() -> None:
     data, model = Images(), Doubling()
     feed = feed_of(data)
-    assert starts(feed, model, 1, FOG) == [0, 8, 16]
-    assert starts(feed, model, 1, FOG) == [0, 8, 16]
-    assert starts(feed, model, 1, FOG, 1) == [8, 16]
+    assert starts(feed, model, 1, FOG_SEGMENT) == [0, 8, 16]
+    assert starts(feed, model, 1, FOG_SEGMENT) == [0, 8, 16]
+    assert starts(feed, model, 1, FOG_SEGMENT, 1) == [8, 16]
     assert model.passes == [0, 4, 8]
     assert len(data.read) == 10
 
@@ -121,9 +132,9 @@ def test_features_of_a_domain_are_computed_once_for_all_methods() -> None:
 def test_what_a_stopped_method_has_computed_is_used_by_the_next() -> None:
     data, model = Images(), Doubling()
     feed = feed_of(data)
-    assert starts(feed, model, 1, FOG, 1) == [8, 16]
+    assert starts(feed, model, 1, FOG_SEGMENT, 1) == [8, 16]
     data.read.clear()
-    assert starts(feed, model, 1, FOG) == [0, 8, 16]
+    assert starts(feed, model, 1, FOG_SEGMENT) == [0, 8, 16]
     assert model.passes == [4, 8, 0]
     assert data.read == [0, 1, 2, 3]
 
@@ -131,51 +142,51 @@ def test_what_a_stopped_method_has_computed_is_used_by_the_next() -> None:
 def test_a_method_that_stopped_after_the_first_batch_leaves_the_others_to_be_read() -> None:
     data, model = Images(), Doubling()
     feed = feed_of(data)
-    next(feed.features(model, 1, FOG, 0))  # type: ignore[arg-type]
-    assert starts(feed, model, 1, FOG) == [0, 8, 16]
+    next(feed.features(model, 1, FOG_SEGMENT, 0))  # type: ignore[arg-type]
+    assert starts(feed, model, 1, FOG_SEGMENT) == [0, 8, 16]
     assert model.passes == [0, 4, 8]
 
 
 def test_a_last_batch_of_one_image_has_features() -> None:
     feed = feed_of(Images(), count=9)
-    assert values(feed.features(Doubling(), 1, FOG, 2)) == [[16]]  # type: ignore[arg-type]
+    assert values(feed.features(Doubling(), 1, FOG_SEGMENT, 2)) == [[16]]  # type: ignore[arg-type]
 
 
 def test_every_backbone_has_features_of_its_own() -> None:
     feed, one, other = feed_of(Images()), Doubling(), Doubling()
-    starts(feed, one, 1, FOG)
-    assert starts(feed, other, 1, FOG) == [0, 8, 16]
+    starts(feed, one, 1, FOG_SEGMENT)
+    assert starts(feed, other, 1, FOG_SEGMENT) == [0, 8, 16]
     assert one.passes == other.passes == [0, 4, 8]
 
 
 def test_a_method_that_changes_its_features_does_not_change_those_of_others() -> None:
     feed, model = feed_of(Images()), Doubling()
-    for z, _ in feed.features(model, 1, FOG, 0):  # type: ignore[arg-type]
+    for z, _ in feed.features(model, 1, FOG_SEGMENT, 0):  # type: ignore[arg-type]
         z.zero_()
-    assert starts(feed, model, 1, FOG) == [0, 8, 16]
+    assert starts(feed, model, 1, FOG_SEGMENT) == [0, 8, 16]
 
 
 @pytest.mark.parametrize(("keep", "passes"), [(True, 6), (False, 9)])
 def test_features_of_an_earlier_round_are_on_disk_if_they_are_read_again(keep: bool, passes: int) -> None:
     feed, model = feed_of(Images(), keep), Doubling()
-    for round, domain, expected in [(1, FOG, [0, 8, 16]), (1, SNOW, [200, 208, 216]), (2, FOG, [0, 8, 16])]:
-        assert starts(feed, model, round, domain) == expected
+    for round, segment, expected in [(1, 0, [0, 8, 16]), (1, 1, [200, 208, 216]), (2, 0, [0, 8, 16])]:
+        assert starts(feed, model, round, segment) == expected
     assert len(model.passes) == passes
 
 
 def test_of_features_on_disk_those_that_are_missing_are_computed() -> None:
     feed, model = feed_of(Images(), keep=True), Doubling()
-    starts(feed, model, 1, FOG, 2)
-    starts(feed, model, 1, SNOW)
+    starts(feed, model, 1, FOG_SEGMENT, 2)
+    starts(feed, model, 1, SNOW_SEGMENT)
     model.passes.clear()
-    assert starts(feed, model, 2, FOG) == [0, 8, 16]
+    assert starts(feed, model, 2, FOG_SEGMENT) == [0, 8, 16]
     assert model.passes == [0, 4]
 
 
 def test_the_same_domain_in_another_round_is_the_same_where_batches_are_fixed() -> None:
     feed, model = feed_of(Images()), Doubling()
-    starts(feed, model, 1, FOG)
-    starts(feed, model, 2, FOG)
+    starts(feed, model, 1, FOG_SEGMENT)
+    starts(feed, model, 2, FOG_SEGMENT)
     assert len(model.passes) == 3
 
 
@@ -188,10 +199,10 @@ class Shuffled(Images):
 
 def test_reshuffled_rounds_have_features_of_their_own() -> None:
     feed, model = feed_of(Shuffled(), order="reshuffled"), Doubling()
-    first, second = (starts(feed, model, round, FOG) for round in (1, 2))
+    first, second = (starts(feed, model, round, FOG_SEGMENT) for round in (1, 2))
     assert len(model.passes) == 6
     assert first != second
-    expected = [2 * float(index[0]) for index in feed.stream.batches(2, FOG)]
+    expected = [2 * float(pairs[0, 1]) for pairs in feed.stream.batches(2, 0)]
     assert second == expected
 
 
@@ -200,5 +211,5 @@ def test_seconds_are_those_of_the_pass_that_was_made(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("tta_bench.execution.stream_reader.time.perf_counter", lambda: next(clock))
     feed, model = feed_of(Images()), Doubling()
     for _ in range(2):
-        found = [seconds for _, seconds in feed.features(model, 1, FOG, 0)]  # type: ignore[arg-type]
+        found = [seconds for _, seconds in feed.features(model, 1, FOG_SEGMENT, 0)]  # type: ignore[arg-type]
         assert found == [2.0, 3.0, 4.0]

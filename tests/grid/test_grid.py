@@ -6,13 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tta_bench import config, grid
-from tta_bench.api import Domain, Stream
+from tta_bench.api import Domain, Schedule, Stream
 from tta_bench.errors import ConfigError
 from tta_bench.planning import tasks as plan
 from tta_bench.planning.sharing import resolve
+from tta_bench.streams.continual import Continual
 
 Write = Callable[..., Path]
 ONE: dict[str, Any] = {"quantizers": ["fp32"], "methods": ["tent"]}
@@ -93,16 +95,15 @@ def test_only_stateless_cells_repeat(write_yaml: Write) -> None:
 
 
 def test_a_stream_is_its_seed_alone() -> None:
-    def stream(**changes: Any) -> Stream:
-        facts = dict(domains=(Domain("fog", 5),), rounds=2, batch_size=4, count=10, order="shuffled", seed=1)
-        return Stream(**(facts | changes))
+    def stream(seed: int = 1, order: str = "shuffled") -> Stream:
+        schedule = Schedule((Domain("fog", 5),), 2, seed, Continual(), order)
+        return Stream(schedule, 4, np.zeros(10, np.int64))
 
-    fog = Domain("fog", 5)
-    assert (stream().index(1, fog) == stream().index(2, fog)).all()
-    assert (stream().index(1, fog) != stream(seed=2).index(1, fog)).any()
+    assert (stream().pairs(1, 0) == stream().pairs(2, 0)).all()
+    assert (stream().pairs(1, 0) != stream(seed=2).pairs(1, 0)).any()
     again = stream(order="reshuffled")
-    assert (again.index(1, fog) != again.index(2, fog)).any()
-    assert sorted(stream().index(1, fog)) == list(range(10))
-    assert [len(b) for b in stream().batches(1, fog)] == [4, 4, 2]
-    assert stream().fingerprint(1, fog, "a") != stream().fingerprint(1, fog, "b")
-    assert stream().fingerprint(1, fog, "a") == stream().fingerprint(2, fog, "a")
+    assert (again.pairs(1, 0) != again.pairs(2, 0)).any()
+    assert sorted(stream().pairs(1, 0)[:, 1]) == list(range(10))
+    assert [len(b) for b in stream().batches(1, 0)] == [4, 4, 2]
+    assert stream().fingerprint(1, 0, "a") != stream().fingerprint(1, 0, "b")
+    assert stream().fingerprint(1, 0, "a") == stream().fingerprint(2, 0, "a")

@@ -31,8 +31,8 @@ def cells_of(write_yaml: Write) -> Of:
     return make
 
 
-def task(*cells: Cell, domains: frozenset[int] | None = None, share: bool = True) -> Task:
-    return Task(tuple(resolve(cell, share) for cell in cells), domains)
+def task(*cells: Cell, segments: frozenset[int] | None = None, share: bool = True) -> Task:
+    return Task(tuple(resolve(cell, share) for cell in cells), segments)
 
 
 def facts(cell: Cell) -> tuple[bool, bool, bool]:
@@ -106,7 +106,7 @@ def test_a_task_names_the_network_that_its_worker_needs(cells_of: Of) -> None:
 
 
 def domains(found: list[Task]) -> list[set[int] | None]:
-    return [None if task.domains is None else set(task.domains) for task in found]
+    return [None if task.segments is None else set(task.segments) for task in found]
 
 
 def test_only_stateless_tasks_are_cut_and_no_more_than_needed(cells_of: Of) -> None:
@@ -159,7 +159,7 @@ def test_the_longest_piece_comes_first(cells_of: Of) -> None:
 def test_passes_of_a_task(method: object, stream: dict[str, Any], expected: int, cells_of: Of) -> None:
     (cell,) = cells_of(method, **stream)
     assert task_passes(task(cell)) == expected
-    assert task_passes(task(cell, domains=frozenset({1}))) == expected / 4
+    assert task_passes(task(cell, segments=frozenset({1}))) == expected / 4
 
 
 def test_passes_of_a_grid(cells_of: Of) -> None:

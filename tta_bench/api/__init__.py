@@ -1,4 +1,4 @@
-"""All that a plugin imports: Method, Quantizer, Model, Data, and the small types they use.
+"""All that a plugin imports: Method, Quantizer, Model, Data, Scenario, and the small types they use.
 
 Images are float tensors [B, 3, H, W] in [0, 1]; a `Model` normalises them itself. Plugins are
 dataclasses: their fields are their hyper-parameters, their YAML schema and part of a cell's key.
@@ -17,8 +17,9 @@ from tta_bench.api.method import Method, Source
 from tta_bench.api.model import NORM_TYPES, Model, ModelSource, Norm, Passes, Target, View
 from tta_bench.api.plugin import Plugin
 from tta_bench.api.quantizer import BlockwiseQuantizer, Calibration, Once, Progress, Quantizer
+from tta_bench.api.scenario import Scenario, SegmentImages, paired
 from tta_bench.api.sites import SiteReport, site_report
-from tta_bench.api.stream import Stream
+from tta_bench.api.stream import Schedule, Segment, Stream, Visit
 from tta_bench.cache.native_code import compiled_library
 from tta_bench.plugins.base_classes import BASES
 from tta_bench.plugins.bits import BitRange, Bits, BitWidth
@@ -76,7 +77,11 @@ __all__ = [
     "Progress",
     "Quantizer",
     "ResNetModel",
+    "Scenario",
+    "Schedule",
     "Seed",
+    "Segment",
+    "SegmentImages",
     "SiteReport",
     "Source",
     "Spaces",
@@ -87,10 +92,12 @@ __all__ = [
     "Uniform",
     "View",
     "VimModel",
+    "Visit",
     "VitModel",
     "compiled_library",
     "dataclass",
     "field",
+    "paired",
     "site_report",
     "spaces",
 ]

@@ -57,7 +57,8 @@ def _here(cell: Cell) -> Cell:
         return replace(plugin, code=code_of(plugin.group, plugin.use))
 
     plugins: dict[str, Any] = {name: now(getattr(cell, name)) for name in AXES}
-    return replace(cell, **plugins, corruptions=tuple(map(now, cell.corruptions)))
+    scenario = None if cell.scenario is None else now(cell.scenario)
+    return replace(cell, **plugins, corruptions=tuple(map(now, cell.corruptions)), scenario=scenario)
 
 
 def _other_code(store: ResultStore, cell: Cell) -> list[str]:
@@ -74,14 +75,15 @@ def _finished(store: ResultStore, row: Record) -> bool:
 def _check(
     store: ResultStore, cell: Cell, draw: random.Random, device: str, progress: RunProgress
 ) -> Iterator[RecomputedDomain]:
-    """Compute one domain of a stateless cell again; of a cell with state, the first round up to a domain."""
-    wanted = draw.randrange(len(cell.domains))
-    others = set(range(cell.records_expected)) - {wanted}
+    """Compute a segment of a stateless cell again; of a cell with state, the first round up to a segment."""
     with registry.asking("methods", cell.method.use):  # its parameters stand in the folder
         resolved = resolve(cell, share=False)
+    wanted = draw.randrange(resolved.segments)
+    others = set(range(resolved.positions)) - {wanted}
     if not resolved.stateless:
         others -= set(range(wanted))
-    progress.note(f"{cell.key}: computing {cell.records_expected - len(others)} of its domains")
+    computed = sum(len(resolved.recorded_with(i)) for i in range(resolved.positions) if i not in others)
+    progress.note(f"{cell.key}: computing {computed} of its domains")
     recorded = {round_and_domain(record): record for record in store.read(cell.key)}
     executor = Executor(RunPolicy(threads=cell.threads, device=device))
     start = Start(finished=frozenset(others), described=True)

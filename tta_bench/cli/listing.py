@@ -15,6 +15,7 @@ FACTS = {
     "models": ("family", "input_size", "num_classes", "version"),
     "data": ("input_size", "num_classes", "version"),
     "corruptions": (),
+    "streams": ("uses_labels", "resamples", "version"),
 }
 LABELS = {"passes": "#FP/#BP", "min_batch_size": "min batch"}
 

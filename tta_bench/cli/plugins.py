@@ -30,7 +30,7 @@ def new(
 @app.command("list")
 def list_plugins(
     group: Annotated[
-        str | None, typer.Argument(help="methods, quantizers, models, data or corruptions")
+        str | None, typer.Argument(help="methods, quantizers, models, data, corruptions or streams")
     ] = None,
     long: Annotated[
         bool, typer.Option("--long", help="import the plugins and show their properties and parameters")

@@ -48,6 +48,7 @@ class Benchmark:
     quantizers: tuple[PluginChoice, ...]
     methods: tuple[PluginChoice, ...]
     stream: StreamSection
+    scenarios: tuple[PluginChoice, ...]
     seeds: tuple[int, ...]
     run: RunSection
     include: tuple[Filter, ...] = ()

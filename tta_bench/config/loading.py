@@ -12,16 +12,17 @@ from pydantic import ValidationError
 
 from tta_bench.config.benchmark import Benchmark, PluginChoice, make, make_data
 from tta_bench.config.parameters import MAX_VARIANTS, check_params, spelled_out, unroll
-from tta_bench.config.schema import BenchmarkFile, PluginEntry, StreamSection, Strict, TuneSection
+from tta_bench.config.schema import BenchmarkFile, CottaOrder, PluginEntry, StreamSection, Strict, TuneSection
 from tta_bench.config.yaml import override_, read_yaml
 from tta_bench.corruptions.sets import SETS
 from tta_bench.errors import ConfigError, Problem, shown, suggest
 from tta_bench.plugins import registry
+from tta_bench.streams.schedules.cotta_orders import cotta_problem
 
 _Section = TypeVar("_Section", StreamSection, TuneSection)
 # pydantic puts the members of a union it tried into an error's path; they are not keys of the file
 _UNION_MEMBER = re.compile(r"int|str|(function-|literal\[|constrained-|list\[).*")
-ONE_OR_MORE = (("stream", "severity"), ("stream", "batch_size"))
+ONE_OR_MORE = (("stream", "severity"), ("stream", "batch_size"), ("stream", "scenario"))
 
 
 def load(path: str | Path, overrides: Sequence[str] = ()) -> Benchmark:
@@ -40,14 +41,16 @@ def parse(raw: dict[str, Any], file: str = "benchmark") -> Benchmark:
         raise ConfigError(file, [_shape_problem(e) for e in error.errors()]) from None
     problems: list[Problem] = []
     axes = {
-        axis: _choices(axis, getattr(shaped, axis), problems) for axis in ("models", "quantizers", "methods")
+        axis: _choices(axis, getattr(shaped, axis), problems, axis)
+        for axis in ("models", "quantizers", "methods")
     }
+    axes["scenarios"] = _choices("streams", shaped.stream.scenario, problems, "stream.scenario")
     before = len(problems)
-    data = _choices("data", [shaped.data], problems)
+    data = _choices("data", [shaped.data], problems, "data")
     own = make(data[0], "data").own_domains() if len(problems) == before else ()
     stream = _resolve_corruptions(shaped.stream, own, problems, "stream")
     tune = None if shaped.tune is None else _resolve_corruptions(shaped.tune, own, problems, "tune")
-    problems += _repeated_names(axes)
+    problems += _repeated_names(axes) + _order_problems(stream)
     if not problems:
         problems += _mismatches(data[0], axes["models"])
     lists = {
@@ -71,17 +74,20 @@ def parse(raw: dict[str, Any], file: str = "benchmark") -> Benchmark:
 # -- one axis --------------------------------------------------------------------------------------
 
 
-def _choices(axis: str, entries: Sequence[PluginEntry], problems: list[Problem]) -> list[PluginChoice]:
-    """All choices of an axis, with sweeps expanded; problems are appended to `problems`."""
+def _choices(
+    group: str, entries: Sequence[PluginEntry], problems: list[Problem], place: str
+) -> list[PluginChoice]:
+    """All choices of an axis, with sweeps expanded; problems at `place` are appended to `problems`."""
     found: list[PluginChoice] = []
     for i, entry in enumerate(entries):
-        path = axis if axis == "data" else f"{axis}[{i}]"
+        single = len(entries) == 1 and place in ("data", "stream.scenario")  # written without a list
+        path = place if single else f"{place}[{i}]"
         try:
-            use, first = spelled_out(axis, entry.use)
+            use, first = spelled_out(group, entry.use)
         except registry.UnknownPlugin as error:
             problems.append(Problem(f"{path}.use" if entry.params else path, str(error)))
             continue
-        cls = registry.load(axis, use)
+        cls = registry.load(group, use)
         variants = unroll(cls, first | entry.params)
         if not variants:
             problems.append(Problem(path, "an empty list leaves nothing to run. Give it a value."))
@@ -118,13 +124,21 @@ def _resolve_corruptions(
     return stream.model_copy(update={"corruptions": names})
 
 
+def _order_problems(stream: StreamSection) -> list[Problem]:
+    """Why the domains cannot come in one of CoTTA's orders."""
+    wanted = isinstance(stream.domain_order, CottaOrder)
+    text = cotta_problem(stream.corruptions) if wanted else None
+    return [Problem("stream.domain_order", text)] if text else []
+
+
 def _repeated_names(axes: dict[str, list[PluginChoice]]) -> list[Problem]:
     problems = []
     for axis, choices in axes.items():
+        place = "stream.scenario" if axis == "scenarios" else axis
         for name, count in Counter(choice.name for choice in choices).items():
             if count > 1:
                 text = f'{count} entries are called "{name}". Give each its own `name:`.'
-                problems.append(Problem(axis, text))
+                problems.append(Problem(place, text))
     return problems
 
 

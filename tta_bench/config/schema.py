@@ -72,16 +72,25 @@ Severity = Annotated[Whole, Field(ge=1, le=5)]
 BatchSize = Annotated[Whole, Field(ge=1, le=65_536)]
 
 
+class CottaOrder(Strict):
+    """One of the ten orders of ImageNet-C's 15 corruptions on which CoTTA reports."""
+
+    cotta: Whole = Field(ge=0, le=9)
+
+
 class StreamSection(Strict):
-    """Rounds × corruptions × batches; each of several severities or batch sizes makes its own cells."""
+    """Rounds × domains × batches; each of several scenarios, severities or batch sizes has its own cells."""
 
     corruptions: Corruptions = ["imagenet-c-15"]
     severity: Annotated[list[Severity], BeforeValidator(_as_list), Axis] = [5]
     rounds: Whole = Field(10, ge=1, le=10_000)
     batch_size: Annotated[list[BatchSize], BeforeValidator(_as_list), Axis] = [64]
     limit: Whole | None = Field(None, ge=1, le=1_000_000_000)
-    order: Literal["shuffled", "reshuffled", "sequential"] = "shuffled"
+    order: Literal["shuffled", "reshuffled", "sequential", "aligned"] = "shuffled"
     reset: Literal["never", "domain"] = "never"
+    scenario: Annotated[list[AnyEntry], BeforeValidator(_as_list), Axis] = [PluginEntry(use="continual")]
+    domain_order: Literal["file", "per-seed", "per-round"] | CottaOrder = "file"
+    straddle: bool = False  # batches cross the borders between the segments of a round
 
 
 class RunSection(Strict):

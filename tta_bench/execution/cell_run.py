@@ -7,17 +7,15 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from tta_bench.api import Domain, Method, Model, Source
+from tta_bench.api import Method, Model, Source
 from tta_bench.execution.messages import RunPolicy, Start
-from tta_bench.execution.score import Score
-from tta_bench.execution.stream_reader import Batch, StreamReader
+from tta_bench.execution.stream_reader import Batch, StreamReader, Targets
+from tta_bench.execution.tally import Tally
 from tta_bench.execution.time_limit import within
 from tta_bench.footprint.account import Meter
 from tta_bench.planning.sharing import ResolvedCell
@@ -27,29 +25,8 @@ from tta_bench.storage.checkpoints import Checkpoint
 from tta_bench.storage.record import Record
 
 
-@dataclass
-class Tally:
-    """Score, time and passes of one domain so far."""
-
-    score: Score = field(default_factory=Score)
-    seconds: float = 0.0
-    forward_images: int = 0
-    backward_images: int = 0
-    skipped_updates: int = 0
-    skipped_reasons: dict[str, int] = field(default_factory=dict)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The counts as plain data."""
-        return vars(self) | {"score": self.score.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from saved counts."""
-        self.score.load_state_dict(state["score"])
-        vars(self).update(state | {"score": self.score})
-
-
 class CellRun:
-    """One cell with its own method and model. A position is a domain's number, counted through all rounds."""
+    """One cell with its own method and model. A position is a segment's number, counted over all rounds."""
 
     def __init__(
         self,
@@ -73,33 +50,33 @@ class CellRun:
             self.method.setup(self.model, source)
 
     def wants(self, position: int) -> bool:
-        """Whether this domain has still to be run."""
+        """Whether this segment has still to be run."""
         return not self.over and position < self.resolved.positions and position not in self.start.finished
 
     def run(
         self, position: int, reader: StreamReader, stop: Callable[[], bool]
-    ) -> Iterator[Checkpoint | Record]:
-        """Adapt to one domain and score it: yields checkpoints, then the result unless it was stopped."""
-        round, domain = self.resolved.at(position)
-        labels = reader.labels(round, domain)
-        first, tally = self._begin(position, round, domain)
+    ) -> Iterator[Checkpoint | list[Record]]:
+        """Adapt to one segment and score it: yields checkpoints, then its results unless it was stopped."""
+        round, index = self.resolved.at(position)
+        targets = reader.targets(round, index)
+        first, tally = self._begin(position)
         if self.backbone is None:
-            batches = reader.images(round, domain, first, self.model.device)
+            batches = reader.images(round, index, first, self.model.device)
         else:
-            batches = reader.features(self.backbone, round, domain, first)
+            batches = reader.features(self.backbone, round, index, first)
         saved = time.monotonic()
-        for done, target in enumerate(labels[first:], first + 1):
+        for done, target in enumerate(targets[first:], first + 1):
             self._step(batches, target, tally)
             stopped = stop()
-            if done < len(labels) and (stopped or time.monotonic() - saved > self.policy.checkpoint_seconds):
+            if done < len(targets) and (stopped or time.monotonic() - saved > self.policy.checkpoint_seconds):
                 if self.resolved.resumable:
                     inside = {"tally": tally.state_dict(), "generators": generators()}
                     yield self._checkpoint(position, done, inside)
                 if stopped:
                     return
                 saved = time.monotonic()
-        counts = {k: v for k, v in vars(tally).items() if k != "score"}
-        yield tally.score.summary() | counts | self._counters()
+        counters = self._counters()
+        yield [result | counters for result in tally.results()]
 
     def _counters(self) -> Record:
         """The method's own counts, if it has any."""
@@ -109,15 +86,16 @@ class CellRun:
         return {"counters": counters} if counters else {}
 
     def after(self, position: int) -> Checkpoint | None:
-        """The checkpoint at a domain's end; None if no later domain needs the state of the method."""
+        """The checkpoint at a segment's end; None if no later segment needs the state of the method."""
         last = position + 1 == self.resolved.positions
         if last or self.resolved.stateless or not self.resolved.resumable:
             return None
         return self._checkpoint(position + 1, 0)
 
-    def _begin(self, position: int, round: int, domain: Domain) -> tuple[int, Tally]:
-        """Restore the state at the start of a domain, or inside it; returns the next batch and the counts."""
-        tally, checkpoint = Tally(), self.start.checkpoint
+    def _begin(self, position: int) -> tuple[int, Tally]:
+        """Restore the state at the start of a segment, or inside it; returns next batch and counts."""
+        segment, (round, _) = self.resolved.segment(position), self.resolved.at(position)
+        tally, checkpoint = Tally.of(len(segment.visits)), self.start.checkpoint
         saved: dict[str, Any] = {}
         if checkpoint is not None and checkpoint.position == position:
             saved = codec.decode(checkpoint.content)
@@ -128,12 +106,12 @@ class CellRun:
             assert checkpoint is not None
             return checkpoint.batch, tally
         # Equal rounds draw the same random numbers, whether they are computed or repeated.
-        seed_everything(f"{self.cell.key}/{1 if self.resolved.equal_rounds else round}/{domain}")
+        seed_everything(f"{self.cell.key}/{1 if self.resolved.equal_rounds else round}/{segment.name}")
         if self.cell.reset == "domain":
             self.method.reset()
         return 0, tally
 
-    def _step(self, batches: Iterator[Batch], target: Tensor, tally: Tally) -> None:
+    def _step(self, batches: Iterator[Batch], targets: Targets, tally: Tally) -> None:
         """Read one batch, adapt to it and score it."""
         start, limit = time.perf_counter(), self.policy.cell_seconds
         left = None if limit is None else limit - self.spent_seconds
@@ -149,21 +127,21 @@ class CellRun:
                 tally.seconds += time.perf_counter() - begun + load_seconds
         finally:
             self.spent_seconds += time.perf_counter() - start
-        expected = (len(target), self.model.num_classes)
+        images = len(targets.labels)
+        expected = (images, self.model.num_classes)
         if output.shape != expected:
             raise ValueError(f"the method answered with shape {tuple(output.shape)}, not {expected}")
-        tally.score.add(output, target, self.method.outputs)
-        tally.skipped_updates += self.method.skipped_updates - skipped
+        tally.add(output, targets, self.method.outputs)
         new = Counter(self.method.skipped_reasons) - Counter(reasons)
-        tally.skipped_reasons = dict(Counter(tally.skipped_reasons) + new)
+        tally.skipped(self.method.skipped_updates - skipped, new)
         if self.method.consumes == "features":  # the shared pass counts for every cell that reads it
-            tally.forward_images += len(target)
+            tally.forward_images += images
         else:
             tally.forward_images += self.model.passes.forward_images - passes[0]
             tally.backward_images += self.model.passes.backward_images - passes[1]
 
     def _checkpoint(self, position: int, batch: int, inside: Record | None = None) -> Checkpoint:
-        """A checkpoint before batch number `batch` of a domain; `inside` is the state within the domain."""
+        """A checkpoint before batch number `batch` of a segment; `inside` is the state within it."""
         state = {"method": self.method.state_dict()} | (inside or {})
         return Checkpoint(self.cell.key, position, batch, codec.encode(state))
 

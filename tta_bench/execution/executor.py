@@ -15,7 +15,7 @@ from importlib.metadata import version
 
 import torch
 
-from tta_bench.api import Domain, Method, Model, Source
+from tta_bench.api import Domain, Method, Model, Source, Visit
 from tta_bench.errors import Unsupported
 from tta_bench.execution.cell_run import CellRun
 from tta_bench.execution.messages import Delivery, RunPolicy, Start, StopRequested
@@ -47,7 +47,7 @@ class Executor:
     def prepare(self, cell: Cell, domain: Domain) -> None:
         """Make the images of a domain available."""
         data = self.models.data(cell.data)
-        data.prepare(domain, cell.stream(len(data.test_labels())).count)
+        data.prepare(domain, cell.count(len(data.test_labels())))
 
     def run(
         self,
@@ -106,7 +106,7 @@ class Executor:
         return model
 
     def _stream(self, runs: list[CellRun], stop: StopRequested) -> Iterator[Delivery]:
-        """Run all cells domain by domain, so that they can share the features of each."""
+        """Run all cells segment by segment, so that they can share the features of each."""
         cell = runs[0].cell
         try:
             keep = any(run.resolved.rereads for run in runs)
@@ -117,29 +117,34 @@ class Executor:
         for position in range(max(run.resolved.positions for run in runs)):
             for run in runs:
                 if run.wants(position):
-                    complete = yield from self._domain(run, position, reader, stop)
+                    complete = yield from self._segment(run, position, reader, stop)
                     if not complete or stop():
                         return
 
-    def _domain(
+    def _segment(
         self, run: CellRun, position: int, reader: StreamReader, stop: StopRequested
     ) -> Generator[Delivery, None, bool]:
-        """Run one domain of one cell; False if it was stopped before its end."""
-        cell, result = run.cell, None
-        round, domain = run.resolved.at(position)
-        where = {"round": round, "corruption": domain.corruption, "severity": domain.severity}
+        """Run one segment of one cell; False if it was stopped before its end."""
+        cell, results = run.cell, None
+        round, index = run.resolved.at(position)
+        visits = run.resolved.segment(position).visits
+        places = [{"round": round} | _place(visit) for visit in visits]
+        where = places[0] if len(places) == 1 else {"round": round}  # of a failure
         try:
             with run.meter.watching():
                 for found in run.run(position, reader, stop):
                     if isinstance(found, Checkpoint):
                         yield Delivery(cell.key, checkpoint=found)
                     else:
-                        result = found
-            if result is None:
+                        results = found
+            if results is None:
                 return False
-            fingerprint = reader.stream.fingerprint(round, domain, cell.data.fingerprint)
-            origin = {"fingerprint": fingerprint, "environment": self.environment_id}
-            records = _with_repetitions(_record(cell, "ok") | where | result | origin, run.resolved)
+            origin = self._origin(cell, reader.stream.fingerprint(round, index, cell.data.fingerprint))
+            records = [
+                each
+                for place, result in zip(places, results, strict=True)
+                for each in _with_repetitions(_record(cell, "ok") | place | result | origin, run.resolved)
+            ]
             last = position + 1 == run.resolved.positions
             counted = {"measured_bytes": run.meter.peak_bytes} if run.meter.peak_bytes and last else None
             yield Delivery(cell.key, records, run.after(position), counted)
@@ -148,11 +153,16 @@ class Executor:
             yield Delivery(cell.key, [_failure(cell) | where])
         return True
 
+    def _origin(self, cell: Cell, fingerprint: str) -> Record:
+        """Which stream a cell has seen, and where."""
+        seen = {"uses_labels": True} if cell.schedule.scenario.uses_labels else {}
+        return {"fingerprint": fingerprint, "environment": self.environment_id} | seen
+
     def _description(self, run: CellRun) -> Record:
         """Facts of the whole cell: environment, code and, unless known already, the memory of a step."""
         cell = run.cell
         data = self.models.data(cell.data)
-        notes = [data.note(), *(data.domain_note(Domain(*domain)) for domain in cell.domains)]
+        notes = [data.note(), *map(data.domain_note, cell.visited)]
         described = {
             "weights_sha256": cell.model.fingerprint,
             "data_note": "; ".join(dict.fromkeys(filter(None, notes))),
@@ -194,6 +204,12 @@ def check_code(cell: Cell) -> None:
 
 def _record(cell: Cell, status: str) -> Record:
     return {"key": cell.key, "status": status, "code": cell.code}
+
+
+def _place(visit: Visit) -> Record:
+    """Which domain a record is about and, if its round comes to the domain several times, which visit."""
+    domain = {"corruption": visit.domain.corruption, "severity": visit.domain.severity}
+    return domain | ({"visit": visit.number} if visit.of > 1 else {})
 
 
 def _with_repetitions(record: Record, resolved: ResolvedCell) -> list[Record]:

@@ -61,8 +61,8 @@ def preparations(cells: Sequence[Cell]) -> list[Preparation]:
     """One for every distinct set of images that the cells will read."""
     found: dict[tuple[object, ...], Preparation] = {}
     for cell in cells:
-        for domain in cell.domains:
-            found.setdefault((cell.data.digest, cell.limit, domain), Preparation(cell, Domain(*domain)))
+        for domain in cell.visited:
+            found.setdefault((cell.data.digest, cell.limit, domain), Preparation(cell, domain))
     return list(found.values())
 
 

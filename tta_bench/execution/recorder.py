@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tta_bench.api import Domain
 from tta_bench.execution.messages import Delivery, Start
 from tta_bench.execution.progress import RunProgress
 from tta_bench.grid import Cell
@@ -36,7 +35,7 @@ class ResultRecorder:
         self.failures: dict[str, list[Record]] = defaultdict(list)  # of this run, by cell
 
     def started(self, task: Task) -> list[Start]:
-        return [self._start(cell, task.domains) for cell in task.cells]
+        return [self._start(cell, task.segments) for cell in task.cells]
 
     def delivered(self, delivery: Delivery) -> None:
         key, now = delivery.key, time.monotonic()
@@ -60,17 +59,17 @@ class ResultRecorder:
         if done:
             self.checkpoints.remove(key)
 
-    def _start(self, resolved: ResolvedCell, domains: frozenset[int] | None) -> Start:
+    def _start(self, resolved: ResolvedCell, segments: frozenset[int] | None) -> Start:
         """Where a cell continues according to the disk; records that will be computed again are deleted."""
         cell, key = resolved.cell, resolved.key
-        self.store.expect(key, cell.domains, cell.rounds)
+        self.store.expect(key, cell.visits, cell.rounds)
         if key in self.anew:
             self.anew.remove(key)
             self.store.forget(key)
             self.checkpoints.remove(key)
         checkpoint, records = self._on_disk(key)
-        start, kept = start_of(resolved, records, checkpoint, domains)
-        # Where a cell's domains are split over workers, some may have failed before others start.
+        start, kept = start_of(resolved, records, checkpoint, segments)
+        # Where a cell's segments are split over workers, some may have failed before others start.
         self.store.keep(key, kept + self.failures[key])
         self.missing[key] = cell.records_expected - len(kept)
         self.progress.started(cell, len(kept))
@@ -97,32 +96,34 @@ def start_of(
     resolved: ResolvedCell,
     records: Sequence[Record],
     checkpoint: Checkpoint | None,
-    domains: frozenset[int] | None = None,
+    segments: frozenset[int] | None = None,
 ) -> tuple[Start, list[Record]]:
     """Where a cell continues, and which of its records stay; all others are computed again.
 
-    A stateless cell continues at any domain that has no record. A cell with state continues at its
-    checkpoint, and only if all domains before it are recorded. If a task has only some of the `domains`, the
-    others count as finished.
+    A stateless cell continues at any segment that lacks a record. A cell with state continues at its
+    checkpoint, and only if all segments before it are recorded. If a task has only some of the `segments`,
+    the others count as finished.
     """
     cell = resolved.cell
-    by_position = {
-        resolved.position(record["round"], Domain(record["corruption"], record["severity"])): record
+    found = {
+        round_and_domain(record): record
         for record in records
         if record["status"] == "ok" and record["code"] == cell.code
         # Without sharing, rounds that repeat the first are computed like all others.
         if resolved.repeats or "repeats" not in record
     }
-    finished = {i for i in range(resolved.positions) if by_position.keys() >= set(resolved.recorded_at(i))}
-    if len(by_position) == cell.records_expected:
+    finished = {i for i in range(resolved.positions) if found.keys() >= resolved.recorded_with(i)}
+    if len(found) == cell.records_expected:
         checkpoint = None
     elif not resolved.stateless:
         usable = checkpoint is not None and finished.issuperset(range(checkpoint.position))
         checkpoint = checkpoint if usable else None
         finished = set(range(checkpoint.position)) if checkpoint is not None else set()
-    kept = [r for i, r in sorted(by_position.items()) if i % resolved.positions in finished]
-    if domains is not None:
-        finished |= {i for i in range(resolved.positions) if i % len(cell.domains) not in domains}
+    places = {where: resolved.position(where[0], where[1:]) for where in found}
+    ordered = sorted(found, key=lambda where: places[where])
+    kept = [found[where] for where in ordered if places[where] % resolved.positions in finished]
+    if segments is not None:
+        finished |= {i for i in range(resolved.positions) if i % resolved.segments not in segments}
     if checkpoint is not None and checkpoint.position in finished:
         checkpoint = None
     return Start(frozenset(finished), checkpoint), kept

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from tta_bench.cache import entries
 from tta_bench.config.schema import Device, RunSection
@@ -21,6 +21,9 @@ from tta_bench.planning.tasks import tasks
 from tta_bench.storage.checkpoints import Checkpoints
 from tta_bench.storage.record import cell_status
 from tta_bench.storage.store import ResultStore, made_by_other_code
+
+if TYPE_CHECKING:
+    from tta_bench.api import Domain
 
 OVERWRITE = ("missing", "failed", "all")
 
@@ -140,15 +143,16 @@ def stale_notes(store: ResultStore, cells: Sequence[Cell], kept: bool) -> list[s
 
 def check_inputs(cells: Sequence[Cell]) -> dict[str, Any]:
     """The data of the cells, by digest; raises ConfigError with all problems of reading data or models."""
-    from tta_bench.api import Domain
-
     data = {c.data.digest: c.data.make() for c in {c.data.digest: c for c in cells}.values()}
     problems: dict[str, Problem] = {}
     for cell in {c.model.digest: c for c in cells}.values():
         for text in cell.model.make().problems():
             problems[text] = Problem(f"model {cell.labels.model}", text)
+    visited: dict[str, dict[Domain, None]] = defaultdict(dict)
+    for cell in cells:
+        visited[cell.data.digest] |= dict.fromkeys(cell.visited)
     for cell in {c.data.digest: c for c in cells}.values():
-        for text in data[cell.data.digest].problems([Domain(*d) for d in cell.domains]):
+        for text in data[cell.data.digest].problems(list(visited[cell.data.digest])):
             problems[text] = Problem(f"data {cell.data.use}", text)
     if problems:
         raise ConfigError("inputs", list(problems.values()))

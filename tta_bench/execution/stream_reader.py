@@ -1,7 +1,7 @@
 """Batches and labels of a stream. Features are computed once for all methods and rounds of a task.
 
-Features of the current domain are in memory, for the methods that read it one after the other. Features of
-all domains are on disk, for the next round, as many as fit there.
+Features of the current segment are in memory, for the methods that read it one after the other. Features of
+all segments are on disk, for the next round, as many as fit there.
 """
 
 from __future__ import annotations
@@ -10,17 +10,26 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from tta_bench.api import Data, Domain, Model
+from tta_bench.api.stream import Pairs
 from tta_bench.execution.feature_cache import FeatureCache
 from tta_bench.grid import Cell
 
 Batch = tuple[Tensor, float]  # the input of a method's step, and the seconds it took to compute
-RoundOfDomain = tuple[int, Domain]  # the round is 0 if every round has the same batches
+RoundAndSegment = tuple[int, int]  # the round is 0 if every round has the same batches
+
+
+class Targets(NamedTuple):
+    """What a batch is scored with: of each image its label, and the number of its visit in the segment."""
+
+    labels: Tensor
+    visits: Tensor
 
 
 class StreamReader:
@@ -38,42 +47,47 @@ class StreamReader:
                 f"data {cell.data.use} has labels from {low} to {high}, "
                 f"and the model knows {num_classes} classes"
             )
-        self.stream = cell.stream(len(self.truth))
-        self._current: RoundOfDomain | None = None
+        self.stream = cell.stream(self.truth.numpy())
+        self._current: RoundAndSegment | None = None
         self._in_memory: dict[int, dict[int, Batch]] = {}  # by model, then by batch number
         self._on_disk = FeatureCache() if keep else None
 
-    def labels(self, round: int, domain: Domain) -> list[Tensor]:
-        """The labels of every batch of a domain."""
-        return [self.truth[torch.from_numpy(index)] for index in self.stream.batches(round, domain)]
+    def targets(self, round: int, segment: int) -> list[Targets]:
+        """Labels and visits of the images of every batch of a segment."""
+        pairs = map(torch.from_numpy, self.stream.batches(round, segment))
+        return [Targets(self.truth[each[:, 1]], each[:, 0]) for each in pairs]
 
-    def images(self, round: int, domain: Domain, first: int, device: torch.device) -> Iterator[Batch]:
-        """The images of a domain from batch number `first` on, as copies that a method may change."""
-        wanted = self.stream.batches(round, domain)[first:]
-        return ((batch, 0.0) for batch in _on(device, read_batches(self.data, domain, wanted)))
+    def images(self, round: int, segment: int, first: int, device: torch.device) -> Iterator[Batch]:
+        """The images of a segment from batch number `first` on, as copies that a method may change."""
+        wanted = self.stream.batches(round, segment)[first:]
+        return ((batch, 0.0) for batch in _on(device, self._read(round, segment, wanted)))
 
-    def features(self, backbone: Model, round: int, domain: Domain, first: int) -> Iterator[Batch]:
+    def features(self, backbone: Model, round: int, segment: int, first: int) -> Iterator[Batch]:
         """Features of these images, as copies; methods never get the backbone that computes them."""
-        known = self._known(backbone, round, domain)
-        indices = self.stream.batches(round, domain)
-        wanted = [index for i, index in enumerate(indices) if i >= first and i not in known]
-        images = _on(backbone.device, read_batches(self.data, domain, wanted))
-        for i in range(first, len(indices)):
+        known = self._known(backbone, round, segment)
+        batches = self.stream.batches(round, segment)
+        wanted = [pairs for i, pairs in enumerate(batches) if i >= first and i not in known]
+        images = _on(backbone.device, self._read(round, segment, wanted))
+        for i in range(first, len(batches)):
             if i not in known:
                 known[i] = self._features(backbone, next(images))
                 if self._on_disk is not None:
-                    self._on_disk.put((id(backbone), domain, i), *known[i])
+                    self._on_disk.put((id(backbone), segment, i), *known[i])
             z, seconds = known[i]
             yield z.clone(), seconds
 
-    def _known(self, model: Model, round: int, domain: Domain) -> dict[int, Batch]:
-        """The features of a domain that are already computed, by batch; drops those of other domains."""
-        wanted = (0 if self.stream.fixed_batches else round, domain)
+    def _read(self, round: int, segment: int, batches: Sequence[Pairs]) -> Iterator[Tensor]:
+        domains = self.stream.schedule.segments(round)[segment].domains
+        return read_batches(self.data, domains, batches)
+
+    def _known(self, model: Model, round: int, segment: int) -> dict[int, Batch]:
+        """The features of a segment that are already computed, by batch; drops those of other segments."""
+        wanted = (0 if self.stream.schedule.fixed else round, segment)
         if wanted != self._current:
             self._current, self._in_memory = wanted, {}
         if id(model) not in self._in_memory:
-            count = len(self.stream.batches(round, domain))
-            found = {i: self._on_disk.get((id(model), domain, i)) for i in range(count) if self._on_disk}
+            count = len(self.stream.batches(round, segment))
+            found = {i: self._on_disk.get((id(model), segment, i)) for i in range(count) if self._on_disk}
             self._in_memory[id(model)] = {i: batch for i, batch in found.items() if batch is not None}
         return self._in_memory[id(model)]
 
@@ -85,16 +99,16 @@ class StreamReader:
         return z, time.perf_counter() - start
 
 
-def read_batches(data: Data, domain: Domain, indices: Sequence[np.ndarray]) -> Iterator[Tensor]:
-    """The images at each index in turn; a thread reads as many batches ahead as the data asks for."""
+def read_batches(data: Data, domains: Sequence[Domain], batches: Sequence[Pairs]) -> Iterator[Tensor]:
+    """The images of each batch in turn; a thread reads as many batches ahead as the data asks for."""
     if not data.read_ahead:  # data in memory: a second thread would only take a core from the method
-        yield from (data.test_images(domain, index) for index in indices)
+        yield from (read_batch(data, domains, pairs) for pairs in batches)
         return
     reader = ThreadPoolExecutor(1, "read-ahead")
     try:
         pending: deque[Future[Tensor]] = deque()
-        for index in indices:
-            pending.append(reader.submit(_read, data, domain, index))
+        for pairs in batches:
+            pending.append(reader.submit(_read_pinned, data, domains, pairs))
             if len(pending) > data.read_ahead:
                 yield pending.popleft().result()
         while pending:
@@ -103,8 +117,19 @@ def read_batches(data: Data, domain: Domain, indices: Sequence[np.ndarray]) -> I
         reader.shutdown(cancel_futures=True)
 
 
-def _read(data: Data, domain: Domain, index: np.ndarray) -> Tensor:
-    images = data.test_images(domain, index)
+def read_batch(data: Data, domains: Sequence[Domain], pairs: Pairs) -> Tensor:
+    """The images of one batch, which may come from several domains."""
+    first = int(pairs[0, 0])
+    if (pairs[:, 0] == first).all():
+        return data.test_images(domains[first], pairs[:, 1])
+    parts = [(pairs[:, 0] == number, domain) for number, domain in enumerate(domains)]
+    places = np.concatenate([np.flatnonzero(own) for own, _ in parts])
+    images = [data.test_images(domain, pairs[own, 1]) for own, domain in parts if own.any()]
+    return torch.cat(images)[torch.from_numpy(np.argsort(places))]
+
+
+def _read_pinned(data: Data, domains: Sequence[Domain], pairs: Pairs) -> Tensor:
+    images = read_batch(data, domains, pairs)
     return images.pin_memory() if torch.cuda.is_initialized() else images  # so that copies to a GPU overlap
 
 

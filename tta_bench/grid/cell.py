@@ -5,15 +5,22 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
-from tta_bench.api import Bits, Domain, Stream
+import numpy as np
+
+from tta_bench.api import Bits, Domain, Scenario, Schedule, Stream
 from tta_bench.plugins.identity import PluginIdentity
+from tta_bench.streams.continual import Continual
 
 AXES = ("data", "model", "quantizer", "method")
 PROTOCOL = ("domains", "rounds", "batch_size", "limit", "order", "reset", "seed", "threads")
+# Settings that are in keys and manifests only if they differ from these values, which older cells imply.
+LATER: Mapping[str, Any] = MappingProxyType({"domain_order": "file", "straddle": False})
 
 
 @dataclass(frozen=True)
@@ -24,7 +31,7 @@ class Labels:
     quantizer: str
     method: str
     order: tuple[int, int, int]
-    stream: str = ""  # severity and batch size, if the benchmark has several
+    stream: str = ""  # scenario, severity and batch size, if the benchmark has several
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,13 @@ class Cell:
     threads: int
     labels: Labels = field(compare=False)
     key: str = ""
+    scenario: PluginIdentity | None = None  # None: `continual`, which has no parameters
+    domain_order: str = "file"
+    straddle: bool = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Its fields: plain data, without instances of plugins that properties keep."""
+        return {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
 
     @property
     def bits(self) -> str:
@@ -54,19 +68,43 @@ class Cell:
 
     @property
     def records_expected(self) -> int:
-        """One for every round and domain."""
-        return self.rounds * len(self.domains)
+        """One for every round and every visit of a domain in it."""
+        visits = self.visits
+        return self.rounds * len(visits[0]) if len(visits) == 1 else sum(map(len, visits))
 
-    def stream(self, images: int) -> Stream:
-        """The stream of this cell, given the number of test images."""
-        domains = tuple(Domain(*d) for d in self.domains)
-        count = min(self.limit or images, images)
-        return Stream(domains, self.rounds, self.batch_size, count, self.order, self.seed)
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The segments of every round."""
+        scenario: Scenario = Continual() if self.scenario is None else self.scenario.make()
+        domains = tuple(Domain(*domain) for domain in self.domains)
+        how = (self.order, self.domain_order, self.straddle)
+        return Schedule(domains, self.rounds, self.seed, scenario, *how)
+
+    @cached_property
+    def visits(self) -> list[list[tuple[str, int, int]]]:
+        """Corruption, severity and number of the visits of each round; of one if all rounds have the same."""
+        rounds = range(1, (1 if self.schedule.fixed else self.rounds) + 1)
+        found = [[visit.place for visit in self.schedule.visits(round)] for round in rounds]
+        return found[:1] if all(sorted(each) == sorted(found[0]) for each in found) else found
+
+    @property
+    def visited(self) -> list[Domain]:
+        """Every domain that some round visits, in order of arrival."""
+        return list(dict.fromkeys(Domain(*place[:2]) for visits in self.visits for place in visits))
+
+    def count(self, images: int) -> int:
+        """How many test images of each domain are used, given the number of all."""
+        return min(self.limit or images, images)
+
+    def stream(self, labels: np.ndarray) -> Stream:
+        """The stream of this cell, given the labels of all test images."""
+        return Stream(self.schedule, self.batch_size, labels[: self.count(len(labels))])
 
     @property
     def plugins(self) -> tuple[PluginIdentity, ...]:
         """All plugins that affect the cell's numbers."""
-        return (self.data, self.model, self.quantizer, self.method, *self.corruptions)
+        scenario = () if self.scenario is None else (self.scenario,)
+        return (self.data, self.model, self.quantizer, self.method, *self.corruptions, *scenario)
 
     @cached_property
     def code(self) -> str:
@@ -76,7 +114,8 @@ class Cell:
     def with_key(self) -> Cell:
         """The cell with its key: readable, and different whenever a number could differ."""
         facts = {"plugins": [plugin.key_facts for plugin in self.plugins]}
-        identity = facts | {name: getattr(self, name) for name in PROTOCOL}
+        later = {name: getattr(self, name) for name, value in LATER.items() if getattr(self, name) != value}
+        identity = facts | {name: getattr(self, name) for name in PROTOCOL} | later
         readable = f"{self.model.use}.{self.quantizer.use}-{self.bits}.{self.method.use}"
         return dataclasses.replace(self, key=f"{readable}.s{self.seed}-{_sha256(identity)[:12]}")
 
@@ -92,12 +131,18 @@ def cell_of(row: dict[str, Any]) -> Cell:
         domains=tuple((name, severity) for name, severity in row["domains"]),
         labels=Labels(**labels),
         key=row["key"],
+        scenario=PluginIdentity(**row["scenario"]) if row.get("scenario") else None,
+        **{name: row.get(name, value) for name, value in LATER.items()},
     )
 
 
 def row_of(cell: Cell) -> dict[str, Any]:
     """A cell as a manifest describes it: identity, labels, and facts of its method; see `cell_of`."""
-    return dataclasses.asdict(cell) | {
+    later = {**LATER, "scenario": None}
+    fields = {k: v for k, v in dataclasses.asdict(cell).items() if k not in later or v != later[k]}
+    once = [[(*domain, 1) for domain in cell.domains]]
+    return fields | {
+        **({} if cell.visits == once else {"visits": cell.visits}),
         "code": cell.code,
         "bits": cell.bits,
         "records_expected": cell.records_expected,

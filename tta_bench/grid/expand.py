@@ -11,16 +11,17 @@ from functools import cached_property
 from itertools import product
 from typing import Any
 
-from tta_bench.api import Bits, Domain, Method, Plugin, Target
+from tta_bench.api import Bits, Domain, Method, Plugin, Schedule, Target
 from tta_bench.config import Benchmark, PluginChoice, make, make_data
 from tta_bench.config.parameters import check_params
-from tta_bench.config.schema import StreamSection
+from tta_bench.config.schema import CottaOrder
 from tta_bench.corruptions.apply import version_of
 from tta_bench.errors import ConfigError, Problem, UserError
 from tta_bench.grid.cell import Cell, Labels
 from tta_bench.grid.filters import wanted
 from tta_bench.plugins import registry
 from tta_bench.plugins.identity import PluginIdentity, identify
+from tta_bench.streams.schedules.cotta_orders import cotta_places
 
 MAX_CELLS = 100_000
 
@@ -28,12 +29,12 @@ MAX_CELLS = 100_000
 def expand(benchmark: Benchmark, file: str = "benchmark") -> list[Cell]:
     """All cells of a benchmark, in the order of the file."""
     axes = (benchmark.models, benchmark.quantizers, benchmark.methods)
-    streams = _streams(benchmark.stream)
+    streams = _streams(benchmark)
     total = math.prod(map(len, (*axes, benchmark.seeds, streams)))
     if total > MAX_CELLS:
         text = f"{total} cells, more than {MAX_CELLS}. Use fewer entries, sweep values or seeds."
         raise ConfigError(file, [Problem("", text)])
-    builders = [(_CellBuilder(replace(benchmark, stream=stream)), name) for stream, name in streams]
+    builders = [(_CellBuilder(one), name) for one, name in streams]
     cells = []
     for (i, m), (j, q), (k, h) in product(*(enumerate(axis) for axis in axes)):
         for (builder, name), seed in product(builders, benchmark.seeds):
@@ -47,14 +48,15 @@ def expand(benchmark: Benchmark, file: str = "benchmark") -> list[Cell]:
     return _distinct(cells, file)
 
 
-def _streams(stream: StreamSection) -> list[tuple[StreamSection, str]]:
-    """A stream for every severity and batch size, with a name if there are several."""
-    found = []
-    for severity, batch_size in product(stream.severity, stream.batch_size):
-        names = [f"severity {severity}"] if len(stream.severity) > 1 else []
+def _streams(benchmark: Benchmark) -> list[tuple[Benchmark, str]]:
+    """The benchmark on every scenario, severity and batch size alone, with a name if there are several."""
+    stream, found = benchmark.stream, []
+    for scenario, severity, batch_size in product(benchmark.scenarios, stream.severity, stream.batch_size):
+        names = [scenario.name] if len(benchmark.scenarios) > 1 else []
+        names += [f"severity {severity}"] if len(stream.severity) > 1 else []
         names += [f"batch size {batch_size}"] if len(stream.batch_size) > 1 else []
         one = stream.model_copy(update={"severity": [severity], "batch_size": [batch_size]})
-        found.append((one, ", ".join(names)))
+        found.append((replace(benchmark, stream=one, scenarios=(scenario,)), ", ".join(names)))
     return found
 
 
@@ -109,14 +111,48 @@ class _CellBuilder:
             seed=seed,
             threads=self.benchmark.run.threads,
             labels=Labels(model.name, quantizer.name, method.name, order, name),
+            scenario=self.scenario,
+            domain_order=stream.domain_order if isinstance(stream.domain_order, str) else "file",
+            straddle=stream.straddle,
         )
+        self._check_scenario(cell)
         return cell.with_key()
+
+    @cached_property
+    def scenario(self) -> PluginIdentity | None:
+        """The scenario; None for `continual`, whose cells have had their keys since before scenarios."""
+        (choice,) = self.benchmark.scenarios
+        return None if choice.use == "continual" else self.plugin("streams", choice)
+
+    def _check_scenario(self, cell: Cell) -> None:
+        """Note why there is no such stream for a cell."""
+        if cell.scenario is None:
+            return
+        size = registry.load("data", cell.data.use).size
+        kept = self._data.classes()
+        classes = cell.model.make().num_classes if kept is None else len(kept)
+        domains, scenario = cell.schedule.domains, cell.schedule.scenario
+        with registry.asking("streams", cell.scenario.use):
+            found = scenario.problems(cell.count(size), classes, domains, cell.batch_size)
+        self.problems += [Problem("stream.scenario", f"{cell.scenario.use}: {text}") for text in found]
 
     @cached_property
     def domains(self) -> tuple[tuple[str, int], ...]:
         stream = self.benchmark.stream
         steady = {"clean", *make(self.benchmark.data, "data").own_domains()}
-        return tuple((c, 0 if c in steady else stream.severity[0]) for c in stream.corruptions)
+        names = stream.corruptions
+        if isinstance(stream.domain_order, CottaOrder):
+            names = [names[i] for i in cotta_places(names, stream.domain_order.cotta)]
+        return tuple((c, 0 if c in steady else stream.severity[0]) for c in names)
+
+    @cached_property
+    def _visited(self) -> list[Domain]:
+        """The domains of which the data's fingerprint tells; they must be the same for all seeds."""
+        domains = tuple(Domain(*domain) for domain in self.domains)
+        if self.scenario is None:
+            return list(domains)
+        visits = Schedule(domains, 1, seed=0, scenario=self.scenario.make()).visits(1)
+        return list(dict.fromkeys(visit.domain for visit in visits))
 
     @cached_property
     def corruptions(self) -> tuple[PluginIdentity, ...]:
@@ -140,7 +176,7 @@ class _CellBuilder:
     @cached_property
     def data_fingerprint(self) -> str:
         parts = [self._data.fingerprint()]
-        parts += [self._data.domain_fingerprint(Domain(*domain)) for domain in self.domains]
+        parts += map(self._data.domain_fingerprint, self._visited)
         return hashlib.sha256("/".join(parts).encode()).hexdigest() if any(parts[1:]) else parts[0]
 
     @cached_property

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from tta_bench.api import Data, Domain, Method, Target
+from tta_bench.api import Data, Method, Target
 from tta_bench.api.families import FAMILIES
 from tta_bench.errors import UserError
 from tta_bench.footprint.skeleton import skeleton
@@ -80,7 +80,7 @@ def _seen(batches: Iterable[np.ndarray]) -> float:
 
 
 def _limit(labels: np.ndarray, cell: Cell) -> list[str]:
-    count = cell.stream(len(labels)).count
+    count = cell.count(len(labels))
     seen, expected = len(np.unique(labels[:count])), expected_classes(labels, count)
     if seen >= MIXED * expected:
         return []
@@ -91,8 +91,10 @@ def _limit(labels: np.ndarray, cell: Cell) -> list[str]:
 
 
 def _batches(labels: np.ndarray, cell: Cell, cells: Sequence[Cell]) -> list[str]:
-    stream = cell.stream(len(labels))
-    whole = [part for part in stream.batches(0, Domain(*cell.domains[0])) if len(part) == cell.batch_size]
+    if cell.schedule.scenario.uses_labels:  # it shows few classes at a time on purpose
+        return []
+    stream = cell.stream(labels)
+    whole = [pairs[:, 1] for pairs in stream.batches(1, 0) if len(pairs) == cell.batch_size]
     if not whole:
         return []
     expected = expected_classes(labels[: stream.count], cell.batch_size)

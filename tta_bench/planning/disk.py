@@ -13,7 +13,7 @@ from tta_bench.corruptions.sets import GROUPS, HELD_OUT_4
 from tta_bench.footprint.skeleton import skeleton
 from tta_bench.grid import Cell
 from tta_bench.planning.sharing import FEATURE_CACHE_BYTES
-from tta_bench.planning.tasks import Task, batches_of_domain, images, tasks
+from tta_bench.planning.tasks import Task, round_images, segment_batches, tasks
 from tta_bench.plugins import registry
 
 # Bytes per image: ImageNet-C by its archives of 21, 7, 12, 7 and 15 GiB, averaged over severities.
@@ -40,7 +40,7 @@ def needed(cells: Sequence[Cell]) -> Disk:
     return Disk(
         images=_images(cells),
         weights=sum(p.numel() * p.element_size() for model in models.values() for p in model.parameters()),
-        results=sum(cell.records_expected * (RECORD + BATCH * batches_of_domain(cell)) for cell in cells),
+        results=sum(cell.records_expected * (RECORD + BATCH * segment_batches(cell)) for cell in cells),
         features=max(
             (_features(task, models[task.cells[0].cell.model.digest]) for task in tasks(cells)), default=0
         ),
@@ -52,11 +52,11 @@ def _features(task: Task, model: Model) -> int:
     cell = task.cells[0].cell
     kinds = {each.cell.method.make().batch_statistics(model) for each in task.cells if each.rereads}
     width = model.classifier.in_features
-    return min(FEATURE_CACHE_BYTES, len(kinds) * len(cell.domains) * images(cell) * width * 4)
+    return min(FEATURE_CACHE_BYTES, len(kinds) * round_images(cell) * width * 4)
 
 
 def _images(cells: Iterable[Cell]) -> int:
-    domains = {(cell.data.use, name) for cell in cells for name, _ in cell.domains}
+    domains = {(cell.data.use, domain.corruption) for cell in cells for domain in cell.visited}
     data = {use for use, _ in domains}
     clean = "imagenet" in data or bool(data & SOURCE)
     total = sum(_size(use, name) * registry.load("data", use).size for use, name in domains)

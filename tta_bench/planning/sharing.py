@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
-from tta_bench.api import Domain, Method
+from tta_bench.api import Method, Schedule, Segment
 from tta_bench.api.method import passes_per_batch
 from tta_bench.grid import Cell
 
@@ -16,15 +18,15 @@ FEATURE_CACHE_BYTES = 8 * 2**30
 class ResolvedCell:
     """A cell and the facts of its method, as plain data; planning, workers and the recorder all read these.
 
-    A position is the number of a domain, counted from 0 through all rounds in the order of the stream.
+    A position is the number of a segment, counted from 0 through all rounds in the order of the stream.
     """
 
     cell: Cell
     share: bool  # compute only once what cells or rounds have in common
     reads_features: bool  # its method takes features, not images
-    stateless: bool  # across domains: the numbers of a domain do not depend on earlier domains
+    stateless: bool  # across segments: the numbers of a segment do not depend on earlier segments
     equal_rounds: bool  # every round gives the numbers of the first
-    resumable: bool  # a run can continue after a domain from the saved state of the method
+    resumable: bool  # a run can continue after a segment from the saved state of the method
     forwards: int  # declared passes per batch
     backwards: int
 
@@ -41,32 +43,63 @@ class ResolvedCell:
     @property
     def rereads(self) -> bool:
         """Whether later rounds read the features of earlier ones again."""
-        same_batches = self.cell.rounds > 1 and self.cell.order != "reshuffled"
+        same_batches = self.cell.rounds > 1 and self.schedule.fixed
         return self.share and same_batches and self.reads_features and not self.equal_rounds
 
     @property
     def positions(self) -> int:
-        """How many domains are computed, over all rounds."""
-        return len(self.cell.domains) * (1 if self.repeats else self.cell.rounds)
+        """How many segments are computed, over all rounds."""
+        return self.segments * (1 if self.repeats else self.cell.rounds)
+
+    @property
+    def schedule(self) -> Schedule:
+        """The segments of every round."""
+        return self.cell.schedule
+
+    @cached_property
+    def segments(self) -> int:
+        """The number of segments of every round."""
+        return len(self.schedule.segments(1))
 
     @property
     def step_passes(self) -> int:
         """Declared passes per batch, a backward pass counted as two."""
         return self.forwards + 2 * self.backwards
 
-    def at(self, position: int) -> tuple[int, Domain]:
-        """Round (from 1) and domain at a position."""
-        index, domain = divmod(position, len(self.cell.domains))
-        return index + 1, Domain(*self.cell.domains[domain])
+    def at(self, position: int) -> tuple[int, int]:
+        """Round (from 1) and number of a segment in it (from 0) at a position."""
+        turn, index = divmod(position, self.segments)
+        return turn + 1, index
 
-    def position(self, round: int, domain: Domain) -> int:
-        """The position of a domain in a round."""
-        index = self.cell.domains.index((domain.corruption, domain.severity))
-        return (round - 1) * len(self.cell.domains) + index
+    def segment(self, position: int) -> Segment:
+        """The segment at a position."""
+        round, index = self.at(position)
+        return self.schedule.segments(round)[index]
 
-    def recorded_at(self, position: int) -> range:
-        """The positions whose records are known once this one is computed: itself and its repetitions."""
-        return range(position, self.cell.records_expected, self.positions)
+    @cached_property
+    def _indices(self) -> dict[tuple[Any, ...], int]:
+        """The number of its segment for every visit; with the round unless all rounds are equal."""
+        rounds = (1,) if self.schedule.fixed else range(1, self.cell.rounds + 1)
+        return {
+            (0 if self.schedule.fixed else round, *visit.place): index
+            for round in rounds
+            for index, segment in enumerate(self.schedule.segments(round))
+            for visit in segment.visits
+        }
+
+    def position(self, round: int, place: tuple[Any, ...]) -> int:
+        """The position of the segment that visits a domain; `place` has corruption, severity, number."""
+        index = self._indices[(0 if self.schedule.fixed else round, *place)]
+        return (round - 1) * self.segments + index
+
+    def recorded_with(self, position: int) -> set[tuple[Any, ...]]:
+        """Round, corruption, severity and visit of all records that this position makes.
+
+        These are the visits of its segment and, if rounds repeat, the same visits in all later rounds.
+        """
+        round, _ = self.at(position)
+        rounds = range(round, self.cell.rounds + 1) if self.repeats else (round,)
+        return {(each, *visit.place) for each in rounds for visit in self.segment(position).visits}
 
 
 def resolve(cell: Cell, share: bool = True) -> ResolvedCell:
@@ -79,7 +112,7 @@ def resolve(cell: Cell, share: bool = True) -> ResolvedCell:
         share=share,
         reads_features=method.consumes == "features",
         stateless=stateless,
-        equal_rounds=stateless and cell.order != "reshuffled",
+        equal_rounds=stateless and cell.schedule.fixed,
         resumable=method.memory != "stream" or type(method).state_dict is not Method.state_dict,
         forwards=forwards,
         backwards=backwards,
@@ -88,6 +121,8 @@ def resolve(cell: Cell, share: bool = True) -> ResolvedCell:
 
 def pass_identity(cell: Cell) -> tuple[object, ...]:
     """What decides the features of a stream; cells for which it is equal can share one pass."""
-    stream = (cell.domains, cell.rounds, cell.batch_size, cell.limit, cell.order, cell.seed)
-    plugins = (cell.data, cell.model, cell.quantizer, *cell.corruptions)
+    domains = (cell.domains, cell.rounds, cell.domain_order, cell.straddle)
+    stream = (*domains, cell.batch_size, cell.limit, cell.order, cell.seed)
+    scenario = () if cell.scenario is None else (cell.scenario,)
+    plugins = (cell.data, cell.model, cell.quantizer, *cell.corruptions, *scenario)
     return (*(plugin.digest for plugin in plugins), stream, cell.threads)

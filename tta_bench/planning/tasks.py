@@ -16,7 +16,7 @@ class Task:
     """Cells over the same model, quantizer and stream, which one worker runs together."""
 
     cells: tuple[ResolvedCell, ...]
-    domains: frozenset[int] | None = None  # which domains of the stream to run; None: all
+    segments: frozenset[int] | None = None  # which segments of every round to run; None: all
 
     @property
     def network(self) -> tuple[str, str]:
@@ -47,7 +47,7 @@ def tasks(cells: Sequence[Cell], share: bool = True) -> list[Task]:
 
 
 def split(found: Sequence[Task], workers: int) -> list[Task]:
-    """Tasks, the longest first; long tasks without state across domains are split over workers.
+    """Tasks, the longest first; long tasks without state across segments are split over workers.
 
     Every part has to set up its methods, so tasks are not split further than it takes to keep workers busy.
     """
@@ -59,12 +59,12 @@ def split(found: Sequence[Task], workers: int) -> list[Task]:
 
 
 def _parts(task: Task, wanted: int) -> Iterator[Task]:
-    """A task in parts of neighbouring domains, if its cells are stateless across domains."""
-    domains = len(task.cells[0].cell.domains)
-    count = min(wanted, domains) if all(cell.stateless for cell in task.cells) else 1
+    """A task in parts of neighbouring segments, if its cells are stateless across segments."""
+    segments = task.cells[0].segments
+    count = min(wanted, segments) if all(cell.stateless for cell in task.cells) else 1
     for i in range(count):
-        part = frozenset(range(i * domains // count, (i + 1) * domains // count))
-        yield task if count == 1 else replace(task, domains=part)
+        part = frozenset(range(i * segments // count, (i + 1) * segments // count))
+        yield task if count == 1 else replace(task, segments=part)
 
 
 def passes(cells: Sequence[Cell]) -> PassCount:
@@ -81,7 +81,7 @@ def task_passes(task: Task) -> float:
     resolved = task.cells[0]
     cell = resolved.cell
     rounds = 1 if resolved.repeats or resolved.rereads else cell.rounds
-    part = 1.0 if task.domains is None else len(task.domains) / len(cell.domains)
+    part = 1.0 if task.segments is None else len(task.segments) / resolved.segments
     return part * _batches(cell) * rounds * (1 if resolved.reads_features else resolved.step_passes)
 
 
@@ -91,11 +91,24 @@ def images(cell: Cell) -> int:
     return min(cell.limit or size, size)
 
 
-def batches_of_domain(cell: Cell) -> int:
-    """Batches per domain, as far as that is known before any image is read."""
-    return -(-images(cell) // cell.batch_size)
+def round_images(cell: Cell) -> int:
+    """Images in one round, as far as that is known before any is read."""
+    parts = cell.schedule.parts(1)
+    return sum(cell.schedule.scenario.length(part.domains, images(cell)) for part in parts)
+
+
+def segment_batches(cell: Cell) -> int:
+    """Batches of the longest segment, as far as that is known before any image is read."""
+    return max(_segment_batches(cell))
 
 
 def _batches(cell: Cell) -> int:
     """Batches in one round."""
-    return len(cell.domains) * batches_of_domain(cell)
+    return sum(_segment_batches(cell))
+
+
+def _segment_batches(cell: Cell) -> list[int]:
+    """Batches of every segment of the first round."""
+    count, schedule = images(cell), cell.schedule
+    lengths = [schedule.scenario.length(part.domains, count) for part in schedule.parts(1)]
+    return [-(-length // cell.batch_size) for length in ([sum(lengths)] if schedule.straddle else lengths)]

@@ -13,7 +13,7 @@ from typing import Any
 from tta_bench.errors import UserError, suggest
 from tta_bench.terminal import say
 
-GROUPS = ("methods", "quantizers", "models", "data", "corruptions")
+GROUPS = ("methods", "quantizers", "models", "data", "corruptions", "streams")
 SLOW_SECONDS = 30.0  # importing torch from a cold disk takes about half of this
 # Whatever a plugin raises, also by exit(), is reported as an error of that plugin.
 BROKEN = (Exception, SystemExit)

@@ -22,6 +22,7 @@ PLUGIN_PACKAGES = (
     "tta_bench.models",
     "tta_bench.data",
     "tta_bench.corruptions",
+    "tta_bench.streams",
 )
 SUFFIXES = (".py", ".pyx", ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".so", ".pyd")
 

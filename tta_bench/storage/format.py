@@ -16,6 +16,7 @@ from tta_bench.files import KEY
 FORMAT = 3
 READABLE = (2, 3)  # 1 had other keys; 2 had a line for each round, also where rounds repeat
 LEDGER = "trials."  # prefix of a search's key in the name of its ledger
+MOST = Field(min_length=1, max_length=10_000)  # rounds, or visits of a round
 MOST_PROBLEMS = 5  # listed in a message
 CONFIG = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
 
@@ -25,6 +26,8 @@ Positive = Annotated[int, Field(ge=1, lt=2**53)]
 Size = Annotated[int, Field(ge=1, le=10**9)]  # of a batch or a domain
 Round = Annotated[int, Field(ge=1, le=10_000)]
 Severity = Annotated[int, Field(ge=0, le=5)]
+VisitNumber = Annotated[int, Field(ge=1, le=1000)]
+VisitPlace = tuple[str, Severity, VisitNumber]
 Seconds = Annotated[float, Field(ge=0)]
 
 
@@ -49,10 +52,13 @@ class DomainResult(StoredDict):
     rounds: NotRequired[Annotated[list[Round], Field(min_length=2)]]  # not `round`: these are equal
     corruption: str
     severity: Severity
+    visit: NotRequired[VisitNumber]  # where a round comes to the domain several times
     repeats: NotRequired[Round]
+    uses_labels: NotRequired[Literal[True]]  # the stream is ordered by labels
     images: Positive
     correct: Count
     correct_per_batch: list[Count]
+    images_per_batch: NotRequired[list[Count]]  # where batches hold several domains
     top5_correct: Count
     nonfinite_images: Count
     ece: Annotated[float, Field(ge=0, le=1 + 1e-6)]  # a sum of floats may exceed 1
@@ -74,6 +80,7 @@ class CellFailure(StoredDict):
     round: NotRequired[Round]
     corruption: NotRequired[str]
     severity: NotRequired[Severity]
+    visit: NotRequired[VisitNumber]
 
 
 def _consistent(record: DomainResult) -> DomainResult:
@@ -207,6 +214,10 @@ class CellRow(StoredDict):
     batch_size: Size
     limit: Size | None
     order: str
+    scenario: NotRequired[PluginRow]  # not for `continual`
+    domain_order: NotRequired[str]
+    straddle: NotRequired[bool]
+    visits: NotRequired[Annotated[list[Annotated[list[VisitPlace], MOST]], MOST]]  # see `record.visits_of`
     reset: Literal["never", "domain"]
     seed: Count
     threads: Annotated[int, Field(ge=1, le=1024)]  # `verify` starts as many
@@ -217,8 +228,16 @@ class CellRow(StoredDict):
 
 
 def _expected(cell: CellRow) -> CellRow:
-    if cell["records_expected"] != cell["rounds"] * len(cell["domains"]):
-        raise ValueError("records_expected is not rounds times domains")
+    if "visits" not in cell:
+        expected, what = cell["rounds"] * len(cell["domains"]), "rounds times domains"
+    elif len(cell["visits"]) == 1:
+        expected, what = cell["rounds"] * len(cell["visits"][0]), "rounds times visits"
+    else:
+        expected, what = sum(map(len, cell["visits"])), "the number of visits"
+        if len(cell["visits"]) != cell["rounds"]:
+            raise ValueError("visits are given neither for all rounds nor for each")
+    if cell["records_expected"] != expected:
+        raise ValueError(f"records_expected is not {what}")
     return cell
 
 

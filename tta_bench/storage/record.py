@@ -17,8 +17,25 @@ Record = dict[str, Any]
 
 
 def round_and_domain(record: Record) -> tuple[Any, ...]:
-    """Round and domain of a record; a cell that could not run at all has none."""
-    return (record.get("round"), record.get("corruption"), record.get("severity"))
+    """Round, corruption, severity and visit of a record; a cell that could not run at all has none.
+
+    Only where a round comes to a domain several times do records say which visit they are about.
+    """
+    return (record.get("round"), record.get("corruption"), record.get("severity"), record.get("visit", 1))
+
+
+def visits_of(row: Record) -> list[list[tuple[Any, ...]]]:
+    """Corruption, severity and number of the visits of each round of a cell in a manifest.
+
+    One list if all rounds have the same.
+    """
+    once = [[(*domain, 1) for domain in row["domains"]]]
+    return [[tuple(visit) for visit in visits] for visits in row.get("visits", once)]
+
+
+def visits_in(visits: Sequence[Any], round: int) -> Any:
+    """Those of one round, from a list for each round or one for all."""
+    return visits[0 if len(visits) == 1 else round - 1]
 
 
 def cell_status(records: Sequence[Record], expected: int) -> str:

@@ -25,7 +25,17 @@ from tta_bench.errors import UserError
 from tta_bench.storage import format, manifest
 from tta_bench.storage.format import LEDGER
 from tta_bench.storage.lock import Lock
-from tta_bench.storage.record import Record, cell_status, collapsed, encode, expanded, intact
+from tta_bench.storage.record import (
+    Record,
+    cell_status,
+    collapsed,
+    encode,
+    expanded,
+    intact,
+    round_and_domain,
+    visits_in,
+    visits_of,
+)
 
 if TYPE_CHECKING:  # reading results must not import torch, which the plugins of cells do
     from tta_bench.grid import Cell
@@ -38,7 +48,7 @@ class ResultStore:
         plain = files.plain_name(name, files.NAME, results, "a benchmark's name")
         self.folder = files.plain_folder(results / plain)
         self.damage: dict[Path, str] = {}  # files with damaged lines, and how many
-        self._expected: dict[str, tuple[frozenset[tuple[Any, ...]], int]] = {}  # domains, rounds; by key
+        self._expected: dict[str, tuple[list[frozenset[tuple[Any, ...]]], int]] = {}  # visits, rounds; by key
         self.records_folder = self.folder / "records"
         self.cells_folder = self.folder / "cells"
 
@@ -55,9 +65,9 @@ class ResultStore:
         found: list[Record] = self.manifest().get("earlier", [])
         return [c for c in found if cell_status(self.read(c["key"]), c["records_expected"]) == "done"]
 
-    def expect(self, key: str, domains: Iterable[Sequence[Any]], rounds: int) -> None:
-        """From now on, records of a cell with other rounds or domains count as damaged."""
-        self._expected[key] = (frozenset(map(tuple, domains)), rounds)
+    def expect(self, key: str, visits: Iterable[Iterable[tuple[Any, ...]]], rounds: int) -> None:
+        """From now on, records of a cell with other rounds or visits count as damaged; see `visits_of`."""
+        self._expected[key] = (list(map(frozenset, visits)), rounds)
 
     def read(self, key: str) -> list[Record]:
         """The intact records of a cell, newest last; `damage` names the file if there are others."""
@@ -96,8 +106,9 @@ class ResultStore:
         expected = self._expected.get(record["key"])
         if expected is None or "round" not in record:
             return True
-        domains, rounds = expected
-        return record["round"] <= rounds and (record.get("corruption"), record.get("severity")) in domains
+        visits, rounds = expected
+        number, *place = round_and_domain(record)
+        return number <= rounds and tuple(place) in visits_in(visits, number)
 
     # Writing -----------------------------------------------------------------------------------
 
@@ -194,7 +205,7 @@ class ResultStore:
 
     def _expect_all(self, rows: Iterable[Record]) -> None:
         for row in rows:
-            self.expect(row["key"], row["domains"], row["rounds"])
+            self.expect(row["key"], visits_of(row), row["rounds"])
 
     def _left(self, keys: set[str]) -> list[Record]:
         """The cells of the present manifest that have records and other keys than these."""

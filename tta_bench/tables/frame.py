@@ -84,7 +84,7 @@ def _rows(cell: Record, facts: Record, records: Sequence[Record]) -> Iterator[di
 def _places(cell: Record) -> dict[tuple[Any, ...], dict[str, Any]]:
     """Every round and domain of a cell."""
     return {
-        (number, *domain): dict(zip(PLACE, (number, *domain, i), strict=True))
+        (number, *domain, 1): dict(zip(PLACE, (number, *domain, i), strict=True))
         for number in range(1, cell["rounds"] + 1)
         for i, domain in enumerate(cell["domains"])
     }

@@ -20,6 +20,7 @@ from tta_bench.testing import (
     model_checks,
     plugin_checks,
     quantizer_checks,
+    scenario_checks,
 )
 from tta_bench.testing.bench import Bench
 
@@ -60,6 +61,8 @@ def outcomes_of(group: str, name: str, **params: Any) -> Iterator[Outcome]:
     yield from _each(checks_in(plugin_checks), name, plugin)
     if group == "models":
         yield from _each(checks_in(model_checks), name, plugin(**params))
+    elif group == "streams":
+        yield from _each(checks_in(scenario_checks), name, plugin(**params))
     elif group == "data":
         data = plugin(**params)
         if missing := data.problems([]):

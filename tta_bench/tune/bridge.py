@@ -9,7 +9,6 @@ from ray.tune import Stopper, Trainable
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from tta_bench.api import Domain
 from tta_bench.execution.messages import Delivery, RunPolicy, Start
 from tta_bench.planning.sharing import resolve
 from tta_bench.tune.goal import Goal
@@ -30,8 +29,8 @@ class TrialRun(Trainable):
         from tta_bench.execution.executor import Executor
 
         self.goals, self.starts, self.executor = goals, starts, Executor(policy)
-        for domain in goals[0].cell.domains:
-            self.executor.prepare(goals[0].cell, Domain(*domain))
+        for domain in goals[0].cell.visited:
+            self.executor.prepare(goals[0].cell, domain)
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:

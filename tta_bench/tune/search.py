@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tta_bench.api import Domain
 from tta_bench.errors import UserError
 from tta_bench.execution.messages import Delivery, RunPolicy, Start
 from tta_bench.execution.ray.capacity import no_capacity
@@ -19,7 +18,7 @@ from tta_bench.execution.ray.environment import temporary_environment
 from tta_bench.execution.recorder import ResultRecorder
 from tta_bench.planning.sharing import resolve
 from tta_bench.planning.tasks import Task
-from tta_bench.storage.record import Record
+from tta_bench.storage.record import Record, round_and_domain
 from tta_bench.tune.budget import MOST_REPEATS, Budget, promising
 from tta_bench.tune.goal import Goal
 from tta_bench.tune.ledger import Ledger, TuneTrial, passes
@@ -70,7 +69,7 @@ class TuneSearch:
     def _catch_up(self, number: int) -> None:
         """Complete the ledger after a kill: add domains that were recorded, and the decision after them."""
         trial, cell, store = self.ledger.trials[number], self.goal.trial(number), self.writer.store
-        store.expect(cell.key, cell.domains, cell.rounds)
+        store.expect(cell.key, cell.visits, cell.rounds)
         for record in store.read(cell.key):
             ran = record["status"] == "ok" and "repeats" not in record
             if ran and self._step_of(record) not in trial.accuracies:
@@ -121,8 +120,8 @@ class TuneSearch:
         return True
 
     def _step_of(self, record: Record) -> int:
-        domain = Domain(record["corruption"], record["severity"])
-        return resolve(self.goal.cell).position(record["round"], domain)
+        round, *place = round_and_domain(record)
+        return resolve(self.goal.cell).position(round, tuple(place))
 
     def _stepped(self, number: int, record: Record, spent: int) -> None:
         accuracy = 100 * record["correct"] / record["images"]
@@ -155,7 +154,7 @@ def prepare(
 ) -> TuneSearch:
     """The search for a goal, resumed from its ledger; raises an error if the budget is below one trial."""
     cell = goal.cell
-    count = cell.stream(len(cell.data.make().test_labels())).count
+    count = cell.count(len(cell.data.make().test_labels()))
     budget = Budget(images, goal.steps, count * resolve(cell).step_passes)
     search = TuneSearch(goal, budget, Ledger(writer.store, goal), writer, stop, say)
     if not search.ledger.trials and budget.whole(search.ledger) > images:
