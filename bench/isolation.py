@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from bench.harness import DEFAULT, run_locally
 from bench.measure import Clock, Measure
-from tta_bench.execution import cell_run
+from tta_bench.execution.cell import cell_run
 from tta_bench.execution.executor import Executor
 from tta_bench.execution.stream_reader import StreamReader
 from tta_bench.plugins import isolation as guards
@@ -28,7 +28,7 @@ class Added:
     def __enter__(self) -> Added:
         timed = self._guarded(guards.settings_kept)
         for target in (
-            "tta_bench.execution.cell_run.settings_kept",
+            "tta_bench.execution.cell.cell_run.settings_kept",
             "tta_bench.execution.executor.settings_kept",
         ):
             self._stack.enter_context(patch(target, timed))

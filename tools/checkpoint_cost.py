@@ -16,7 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tta_bench import config, grid
-from tta_bench.execution.cell_run import CellRun
+from tta_bench.execution.cell.cell_run import CellRun
 from tta_bench.execution.local import LocalRunner
 from tta_bench.execution.messages import RunPolicy
 from tta_bench.execution.progress import RunProgress

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tta_bench.execution import score
-from tta_bench.execution.score import Score
+from tta_bench.execution.cell import score
+from tta_bench.execution.cell.score import Score
 
 
 def test_hits_top_five_and_calibration_by_hand() -> None:

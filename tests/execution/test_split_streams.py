@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tta_bench.api import Domain, Method, Source, Target
 from tta_bench.data.cifar10.mini import Cifar10Mini
-from tta_bench.execution.cell_run import seed_everything
+from tta_bench.execution.cell.cell_run import seed_everything
 from tta_bench.plugins import registry
 
 DOMAINS = [Domain("gaussian_noise", 5), Domain("contrast", 5), Domain("fog", 5)]

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tta_bench.api import Domain, Schedule, Stream
+from tta_bench.api import Domain, Stream, StreamSchedule
 from tta_bench.execution.stream_reader import StreamReader
 from tta_bench.streams.continual import Continual
 
@@ -55,7 +55,7 @@ def feed_of(
     data: Any, keep: bool = False, order: str = "sequential", classes: int = 5, count: int = 10
 ) -> StreamReader:
     """Batches of 4, 4 and 2 images."""
-    schedule = Schedule((FOG, SNOW), 3, 0, Continual(), order)
+    schedule = StreamSchedule((FOG, SNOW), 3, 0, Continual(), order)
     stream = Stream(schedule, 4, np.zeros(count, np.int64))
     cell: Any = SimpleNamespace(data=SimpleNamespace(use="mine"), stream=lambda labels: stream)
     return StreamReader(data, cell, classes, keep)

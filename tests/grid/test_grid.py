@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tta_bench import config, grid
-from tta_bench.api import Domain, Schedule, Stream
+from tta_bench.api import Domain, Stream, StreamSchedule
 from tta_bench.errors import ConfigError
 from tta_bench.planning import tasks as plan
 from tta_bench.planning.sharing import resolve
@@ -96,7 +96,7 @@ def test_only_stateless_cells_repeat(write_yaml: Write) -> None:
 
 def test_a_stream_is_its_seed_alone() -> None:
     def stream(seed: int = 1, order: str = "shuffled") -> Stream:
-        schedule = Schedule((Domain("fog", 5),), 2, seed, Continual(), order)
+        schedule = StreamSchedule((Domain("fog", 5),), 2, seed, Continual(), order)
         return Stream(schedule, 4, np.zeros(10, np.int64))
 
     assert (stream().pairs(1, 0) == stream().pairs(2, 0)).all()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tta_bench.execution.cell_run import generators, restore_generators
+from tta_bench.execution.cell.cell_run import generators, restore_generators
 from tta_bench.execution.executor import Executor
 from tta_bench.execution.messages import Delivery, RunPolicy, Start
 from tta_bench.execution.progress import RunProgress

@@ -109,9 +109,9 @@ def test_the_code_of_a_plugin_is_that_of_its_base_classes_too(
 def test_the_code_of_a_function_is_that_of_its_module(
     hashed: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _register(monkeypatch, json.dumps, "tta_bench.execution.score")
+    _register(monkeypatch, json.dumps, "tta_bench.execution.cell.score")
     assert identity.code_of("corruptions", "mine") == "hash"
-    assert hashed == [("tta_bench.execution.score",)], (
+    assert hashed == [("tta_bench.execution.cell.score",)], (
         "json is not the plugin's, and its own module always counts"
     )
 

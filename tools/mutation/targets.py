@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TARGETS: dict[str, tuple[str, ...]] = {
     "tta_bench/tables/statistics.py": ("tests/tables/test_statistics.py",),
-    "tta_bench/execution/score.py": ("tests/execution/test_score.py",),
+    "tta_bench/execution/cell/score.py": ("tests/execution/test_score.py",),
     "tta_bench/plugins/identity.py": ("tests/plugins/test_identity_details.py",),
     "tta_bench/plugins/source_code.py": ("tests/plugins/test_identity_details.py",),
     "tta_bench/storage/store.py": ("tests/storage/test_results_folder.py",),

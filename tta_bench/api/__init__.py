@@ -19,7 +19,7 @@ from tta_bench.api.plugin import Plugin
 from tta_bench.api.quantizer import BlockwiseQuantizer, Calibration, Once, Progress, Quantizer
 from tta_bench.api.scenario import Scenario, SegmentImages, paired
 from tta_bench.api.sites import SiteReport, site_report
-from tta_bench.api.stream import Schedule, Segment, Stream, Visit
+from tta_bench.api.stream import Segment, Stream, StreamSchedule, Visit
 from tta_bench.cache.native_code import compiled_library
 from tta_bench.plugins.base_classes import BASES
 from tta_bench.plugins.bits import BitRange, Bits, BitWidth
@@ -78,7 +78,6 @@ __all__ = [
     "Quantizer",
     "ResNetModel",
     "Scenario",
-    "Schedule",
     "Seed",
     "Segment",
     "SegmentImages",
@@ -87,6 +86,7 @@ __all__ = [
     "Spaces",
     "Split",
     "Stream",
+    "StreamSchedule",
     "Target",
     "TimmModel",
     "Uniform",

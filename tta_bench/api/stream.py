@@ -47,7 +47,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class StreamSchedule:
     """The segments of every round, known before any image or label is read."""
 
     domains: tuple[Domain, ...]
@@ -111,7 +111,7 @@ class Schedule:
 class Stream:
     """The batches of every segment; they depend on the seed and on no method."""
 
-    schedule: Schedule
+    schedule: StreamSchedule
     batch_size: int
     labels: np.ndarray  # of the images that are used; the same in all domains
     _last: dict[tuple[int, int], Pairs] = field(default_factory=dict, init=False, repr=False, compare=False)

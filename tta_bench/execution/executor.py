@@ -17,7 +17,7 @@ import torch
 
 from tta_bench.api import Domain, Method, Model, Source, Visit
 from tta_bench.errors import Unsupported
-from tta_bench.execution.cell_run import CellRun
+from tta_bench.execution.cell.cell_run import CellRun
 from tta_bench.execution.messages import Delivery, RunPolicy, Start, StopRequested
 from tta_bench.execution.model_cache import ModelCache
 from tta_bench.execution.process import choose_device, device_name, keep_freed_memory

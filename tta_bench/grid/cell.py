@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tta_bench.api import Bits, Domain, Scenario, Schedule, Stream
+from tta_bench.api import Bits, Domain, Scenario, Stream, StreamSchedule
 from tta_bench.plugins.identity import PluginIdentity
 from tta_bench.streams.continual import Continual
 
@@ -73,12 +73,12 @@ class Cell:
         return self.rounds * len(visits[0]) if len(visits) == 1 else sum(map(len, visits))
 
     @cached_property
-    def schedule(self) -> Schedule:
+    def schedule(self) -> StreamSchedule:
         """The segments of every round."""
         scenario: Scenario = Continual() if self.scenario is None else self.scenario.make()
         domains = tuple(Domain(*domain) for domain in self.domains)
         how = (self.order, self.domain_order, self.straddle)
-        return Schedule(domains, self.rounds, self.seed, scenario, *how)
+        return StreamSchedule(domains, self.rounds, self.seed, scenario, *how)
 
     @cached_property
     def visits(self) -> list[list[tuple[str, int, int]]]:

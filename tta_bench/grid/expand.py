@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import product
 from typing import Any
 
-from tta_bench.api import Bits, Domain, Method, Plugin, Schedule, Target
+from tta_bench.api import Bits, Domain, Method, Plugin, StreamSchedule, Target
 from tta_bench.config import Benchmark, PluginChoice, make, make_data
 from tta_bench.config.parameters import check_params
 from tta_bench.config.schema import CottaOrder
@@ -151,7 +151,7 @@ class _CellBuilder:
         domains = tuple(Domain(*domain) for domain in self.domains)
         if self.scenario is None:
             return list(domains)
-        visits = Schedule(domains, 1, seed=0, scenario=self.scenario.make()).visits(1)
+        visits = StreamSchedule(domains, 1, seed=0, scenario=self.scenario.make()).visits(1)
         return list(dict.fromkeys(visit.domain for visit in visits))
 
     @cached_property

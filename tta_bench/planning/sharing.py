@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tta_bench.api import Method, Schedule, Segment
+from tta_bench.api import Method, Segment, StreamSchedule
 from tta_bench.api.method import passes_per_batch
 from tta_bench.grid import Cell
 
@@ -52,7 +52,7 @@ class ResolvedCell:
         return self.segments * (1 if self.repeats else self.cell.rounds)
 
     @property
-    def schedule(self) -> Schedule:
+    def schedule(self) -> StreamSchedule:
         """The segments of every round."""
         return self.cell.schedule
 

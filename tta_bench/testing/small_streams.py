@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tta_bench.api import Domain, Scenario, Schedule, Stream
+from tta_bench.api import Domain, Scenario, Stream, StreamSchedule
 
 CLASSES, PER_CLASS, BATCH, ROUNDS = 4, 60, 16, 2
 DOMAINS = tuple(Domain(name, 5) for name in ("gaussian_noise", "fog", "contrast"))
@@ -13,7 +13,7 @@ LABELS = np.tile(np.arange(CLASSES), PER_CLASS)
 
 def stream_of(scenario: Scenario, seed: int = 1, order: str = "shuffled", straddle: bool = False) -> Stream:
     """A stream of the scenario over three domains of 240 images in 4 classes."""
-    schedule = Schedule(DOMAINS, ROUNDS, seed, scenario, order, straddle=straddle)
+    schedule = StreamSchedule(DOMAINS, ROUNDS, seed, scenario, order, straddle=straddle)
     return Stream(schedule, BATCH, LABELS)
 
 

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from tta_bench.api import Method, Model, Source
+from tta_bench.execution.cell.tally import Tally
 from tta_bench.execution.messages import RunPolicy, Start
 from tta_bench.execution.stream_reader import Batch, StreamReader, Targets
-from tta_bench.execution.tally import Tally
 from tta_bench.execution.time_limit import within
 from tta_bench.footprint.account import Meter
 from tta_bench.planning.sharing import ResolvedCell

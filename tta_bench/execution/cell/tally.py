@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tta_bench.execution.score import Score
+from tta_bench.execution.cell.score import Score
 from tta_bench.execution.stream_reader import Targets
 from tta_bench.storage.record import Record
 
