@@ -13,7 +13,8 @@ from torch import Tensor
 from tta_bench.api.model import ModelSource
 from tta_bench.api.plugin import Plugin
 
-CorruptionFunction = Callable[[np.ndarray, int, np.random.Generator], np.ndarray]
+# The severity is 1 to 5; between whole numbers only in scenarios that ask for it, such as crossfade.
+CorruptionFunction = Callable[[np.ndarray, Any, np.random.Generator], np.ndarray]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tta_bench.corruptions.composed import steps_of
 from tta_bench.errors import UserError
+from tta_bench.plugins.source_code import source_hash
 
 if TYPE_CHECKING:
     from tta_bench.api import CorruptionFunction  # avoids importing torch at run time
@@ -19,7 +21,7 @@ class BadCorruption(UserError):
     """A corruption did not return an image of the same shape and type."""
 
 
-def rng_of(seed: int, name: str, severity: int, image_id: int) -> np.random.Generator:
+def rng_of(seed: int, name: str, severity: float, image_id: int) -> np.random.Generator:
     """The random generator for one image and one corruption."""
     digest = hashlib.sha256(f"{seed}/{name}/{severity}/{image_id}".encode()).digest()
     return np.random.default_rng(np.frombuffer(digest, "<u4"))
@@ -34,9 +36,12 @@ def corrupt(
     seed: int,
 ) -> Iterator[np.ndarray]:
     """Each uint8 HWC image, corrupted, one after the other; the function gets a copy of the clean image."""
+    steps = steps_of(name, function, severity)
     for image, image_id in zip(images, ids, strict=True):
-        result = function(image.copy(), severity, rng_of(seed, name, severity, int(image_id)))
-        yield checked(result, name, image.shape)
+        for part, step in steps:
+            chance = rng_of(seed, part.name, part.severity, int(image_id))
+            image = checked(step(image.copy(), part.severity, chance), part.name, image.shape)
+        yield image
 
 
 def checked(result: object, name: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -55,4 +60,14 @@ def checked(result: object, name: str, shape: tuple[int, ...]) -> np.ndarray:
 
 def version_of(function: CorruptionFunction) -> str:
     """The `VERSION` of the module that defines a corruption; bumped whenever its bytes change."""
-    return str(getattr(sys.modules[function.__module__], "VERSION", "1"))
+    return "+".join(str(getattr(sys.modules[name], "VERSION", "1")) for name in _modules_of(function))
+
+
+def code_of(function: CorruptionFunction) -> str:
+    """The hash of the source code of a corruption."""
+    return "+".join(map(source_hash, _modules_of(function)))
+
+
+def _modules_of(function: CorruptionFunction) -> list[str]:
+    """The modules that define a corruption, or those that it consists of."""
+    return [step.__module__ for _, step in steps_of("", function, 0)]

@@ -12,28 +12,28 @@ VERSION = "1"
 
 # radius, sigma of the anti-aliasing
 DEFOCUS = Constants(
-    small=((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1)),
-    large=((3.0, 0.1), (4.0, 0.5), (6.0, 0.5), (8.0, 0.5), (10.0, 0.5)),
+    small=((0.0, 0.0), (0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1)),
+    large=((0.0, 0.0), (3.0, 0.1), (4.0, 0.5), (6.0, 0.5), (8.0, 0.5), (10.0, 0.5)),
 )
 # sigma, farthest pixel, passes
 GLASS = Constants(
-    small=((0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)),
-    large=((0.7, 1, 2), (0.9, 2, 1), (1.0, 2, 3), (1.1, 3, 2), (1.5, 4, 2)),
+    small=((0.0, 1, 0), (0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)),
+    large=((0.0, 1, 0), (0.7, 1, 2), (0.9, 2, 1), (1.0, 2, 3), (1.1, 3, 2), (1.5, 4, 2)),
 )
 # radius, sigma
 MOTION = Constants(
-    small=((6, 1.0), (6, 1.5), (6, 2.0), (8, 2.0), (9, 2.5)),
-    large=((10, 3.0), (15, 5.0), (15, 8.0), (15, 12.0), (20, 15.0)),
+    small=((0, 0.0), (6, 1.0), (6, 1.5), (6, 2.0), (8, 2.0), (9, 2.5)),
+    large=((0, 0.0), (10, 3.0), (15, 5.0), (15, 8.0), (15, 12.0), (20, 15.0)),
 )
 # end and step for `np.arange` from 1 on; its rounding decides on the last factor
 ZOOM = Constants(
-    small=((1.06, 0.01), (1.11, 0.01), (1.16, 0.01), (1.21, 0.01), (1.26, 0.01)),
-    large=((1.11, 0.01), (1.16, 0.01), (1.21, 0.02), (1.26, 0.02), (1.31, 0.03)),
+    small=((1.0, 0.01), (1.06, 0.01), (1.11, 0.01), (1.16, 0.01), (1.21, 0.01), (1.26, 0.01)),
+    large=((1.0, 0.01), (1.11, 0.01), (1.16, 0.01), (1.21, 0.02), (1.26, 0.02), (1.31, 0.03)),
 )
-GAUSSIAN = Constants(small=(0.4, 0.6, 0.7, 0.8, 1.0), large=(1.0, 2.0, 3.0, 4.0, 6.0))
+GAUSSIAN = Constants(small=(0.0, 0.4, 0.6, 0.7, 0.8, 1.0), large=(0.0, 1.0, 2.0, 3.0, 4.0, 6.0))
 
 
-def defocus_blur(image: np.ndarray, severity: int, rng: np.random.Generator) -> np.ndarray:
+def defocus_blur(image: np.ndarray, severity: float, rng: np.random.Generator) -> np.ndarray:
     """An image out of focus: averaged over a disk."""
     radius, alias_sigma = DEFOCUS.at(severity, image)
     return to_bytes(cv2.filter2D(to_unit(image), -1, _disk(radius, alias_sigma)))
@@ -49,7 +49,7 @@ def _disk(radius: float, alias_sigma: float) -> np.ndarray:
     return smooth[empty : len(taps) - empty, empty : len(taps) - empty]
 
 
-def glass_blur(image: np.ndarray, severity: int, rng: np.random.Generator) -> np.ndarray:
+def glass_blur(image: np.ndarray, severity: float, rng: np.random.Generator) -> np.ndarray:
     """Frosted glass: pixels replaced by near ones, between two Gaussian blurs."""
     sigma, farthest, passes = GLASS.at(severity, image)
     blurred = to_bytes(blur_gaussian(to_unit(image), sigma))
@@ -81,14 +81,14 @@ def _scatter(height: int, width: int, farthest: int, rng: np.random.Generator) -
     return source[follow]
 
 
-def motion_blur(image: np.ndarray, severity: int, rng: np.random.Generator) -> np.ndarray:
+def motion_blur(image: np.ndarray, severity: float, rng: np.random.Generator) -> np.ndarray:
     """A camera that moves quickly, at up to 45° from the horizontal."""
     radius, sigma = MOTION.at(severity, image)
     blurred = blur_motion(image, radius, sigma, rng.uniform(-45, 45))
     return np.rint(blurred).astype(np.uint8)  # ImageMagick rounds
 
 
-def zoom_blur(image: np.ndarray, severity: int, rng: np.random.Generator) -> np.ndarray:
+def zoom_blur(image: np.ndarray, severity: float, rng: np.random.Generator) -> np.ndarray:
     """A camera that moves towards the object: the mean over growing magnifications."""
     end, step = ZOOM.at(severity, image)
     factors = np.arange(1, end, step)
@@ -96,6 +96,6 @@ def zoom_blur(image: np.ndarray, severity: int, rng: np.random.Generator) -> np.
     return to_bytes(sum(zoom(clean, factors), start=clean) / (len(factors) + 1))
 
 
-def gaussian_blur(image: np.ndarray, severity: int, rng: np.random.Generator) -> np.ndarray:
+def gaussian_blur(image: np.ndarray, severity: float, rng: np.random.Generator) -> np.ndarray:
     """A plain Gaussian blur."""
     return to_bytes(blur_gaussian(to_unit(image), GAUSSIAN.at(severity, image)))

@@ -14,30 +14,44 @@ from tta_bench.corruptions.shared import Constants, to_bytes, to_unit
 
 VERSION = "1"
 
-CONTRAST = Constants(small=(0.75, 0.5, 0.4, 0.3, 0.15), large=(0.4, 0.3, 0.2, 0.1, 0.05))
+CONTRAST = Constants(small=(1.0, 0.75, 0.5, 0.4, 0.3, 0.15), large=(1.0, 0.4, 0.3, 0.2, 0.1, 0.05))
 # shift, its smoothness, corners' jitter; in units of the image side (244 is in the published code)
-ELASTIC_UNIT_PIXELS = Constants(small=(32,) * 5, large=(244,) * 5)
+ELASTIC_UNIT_PIXELS = Constants(small=(32,) * 6, large=(244,) * 6)
 ELASTIC = Constants(
-    small=((0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03)),
-    large=((2, 0.7, 0.1), (2, 0.08, 0.2), (0.05, 0.01, 0.02), (0.07, 0.01, 0.02), (0.12, 0.01, 0.02)),
+    small=(
+        (0, 0, 0.0),
+        (0, 0, 0.08),
+        (0.05, 0.2, 0.07),
+        (0.08, 0.06, 0.06),
+        (0.1, 0.04, 0.05),
+        (0.1, 0.03, 0.03),
+    ),
+    large=(
+        (0.0, 0.7, 0.0),
+        (2, 0.7, 0.1),
+        (2, 0.08, 0.2),
+        (0.05, 0.01, 0.02),
+        (0.07, 0.01, 0.02),
+        (0.12, 0.01, 0.02),
+    ),
 )
-PIXELATE = Constants(small=(0.95, 0.9, 0.85, 0.75, 0.65), large=(0.6, 0.5, 0.4, 0.3, 0.25))
-JPEG_QUALITY = Constants(small=(80, 65, 58, 50, 40), large=(25, 18, 15, 10, 7))
+PIXELATE = Constants(small=(1.0, 0.95, 0.9, 0.85, 0.75, 0.65), large=(1.0, 0.6, 0.5, 0.4, 0.3, 0.25))
+JPEG_QUALITY = Constants(small=(85, 80, 65, 58, 50, 40), large=(85, 25, 18, 15, 10, 7))
 # factor, offset of the saturation
 SATURATE = Constants(
-    small=((0.3, 0.0), (0.1, 0.0), (1.5, 0.0), (2.0, 0.1), (2.5, 0.2)),
-    large=((0.3, 0.0), (0.1, 0.0), (2.0, 0.0), (5.0, 0.1), (20.0, 0.2)),
+    small=((1.0, 0.0), (0.3, 0.0), (0.1, 0.0), (1.5, 0.0), (2.0, 0.1), (2.5, 0.2)),
+    large=((1.0, 0.0), (0.3, 0.0), (0.1, 0.0), (2.0, 0.0), (5.0, 0.1), (20.0, 0.2)),
 )
 
 
-def contrast(image: np.ndarray, severity: int, rng: np.random.Generator) -> np.ndarray:
+def contrast(image: np.ndarray, severity: float, rng: np.random.Generator) -> np.ndarray:
     """Values drawn towards the mean of their channel."""
     clean = to_unit(image)
     mean = clean.mean((0, 1))
     return to_bytes((clean - mean) * CONTRAST.at(severity, image) + mean)
 
 
-def elastic_transform(image: np.ndarray, severity: int, rng: np.random.Generator) -> np.ndarray:
+def elastic_transform(image: np.ndarray, severity: float, rng: np.random.Generator) -> np.ndarray:
     """A random affine map, then small regions stretched or contracted."""
     unit = ELASTIC_UNIT_PIXELS.at(severity, image)
     shift, smooth, jitter = (unit * value for value in ELASTIC.at(severity, image))
@@ -59,7 +73,7 @@ def _affine(image: np.ndarray, jitter: float, rng: np.random.Generator) -> np.nd
     return cv2.warpAffine(image, matrix, (width, height), borderMode=cv2.BORDER_REFLECT_101)
 
 
-def pixelate(image: np.ndarray, severity: int, rng: np.random.Generator) -> np.ndarray:
+def pixelate(image: np.ndarray, severity: float, rng: np.random.Generator) -> np.ndarray:
     """A low-resolution image, enlarged again; both by box filters."""
     share = PIXELATE.at(severity, image)
     height, width = image.shape[:2]
@@ -68,14 +82,14 @@ def pixelate(image: np.ndarray, severity: int, rng: np.random.Generator) -> np.n
     return np.asarray(small.resize((width, height), Image.Resampling.BOX))
 
 
-def jpeg_compression(image: np.ndarray, severity: int, rng: np.random.Generator) -> np.ndarray:
+def jpeg_compression(image: np.ndarray, severity: float, rng: np.random.Generator) -> np.ndarray:
     """Lossy compression, with Pillow's default subsampling of colour."""
     buffer = BytesIO()
     Image.fromarray(image).save(buffer, "JPEG", quality=JPEG_QUALITY.at(severity, image))
     return np.asarray(Image.open(buffer))
 
 
-def saturate(image: np.ndarray, severity: int, rng: np.random.Generator) -> np.ndarray:
+def saturate(image: np.ndarray, severity: float, rng: np.random.Generator) -> np.ndarray:
     """Colours paler (severities 1, 2) or stronger (3–5)."""
     factor, offset = SATURATE.at(severity, image)
     hsv = cv2.cvtColor(to_unit(image).astype(np.float32), cv2.COLOR_RGB2HSV)

@@ -17,8 +17,8 @@ VERSION = "2"  # 1: ice of mean 123 and spread 41, smooth on images of 32 pixels
 
 # shares of image and frost
 SHARES = Constants(
-    small=((1.0, 0.2), (1.0, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45)),
-    large=((1.0, 0.4), (0.8, 0.6), (0.7, 0.7), (0.65, 0.7), (0.6, 0.75)),
+    small=((1.0, 0.0), (1.0, 0.2), (1.0, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45)),
+    large=((1.0, 0.0), (1.0, 0.4), (0.8, 0.6), (0.7, 0.7), (0.65, 0.7), (0.6, 0.75)),
 )
 # For small images the original shrinks its photographs by bilinear interpolation without a low-pass filter,
 # which at this factor takes every fifth pixel: fine structure stays, as noise.
@@ -33,7 +33,7 @@ class Frost:
     photographs: tuple[np.ndarray, ...]
     periodic: bool = False  # they continue at the opposite edge, so that they can be tiled
 
-    def __call__(self, image: np.ndarray, severity: int, rng: np.random.Generator) -> np.ndarray:
+    def __call__(self, image: np.ndarray, severity: float, rng: np.random.Generator) -> np.ndarray:
         """The image, corrupted."""
         image_share, frost_share = SHARES.at(severity, image)
         photographs = self.scaled(min(image.shape[:2]))
@@ -62,7 +62,7 @@ class Frost:
         return tuple(cv2.resize(each, (0, 0), fx=SMALL_SCALE, fy=SMALL_SCALE) for each in self.photographs)
 
 
-def frost(image: np.ndarray, severity: int, rng: np.random.Generator) -> np.ndarray:
+def frost(image: np.ndarray, severity: float, rng: np.random.Generator) -> np.ndarray:
     """Frost on a window; the original photographs cannot be distributed, so the ice is generated."""
     return made_here()(image, severity, rng)
 

@@ -13,29 +13,32 @@ VERSION = "1"
 # flakes' mean, deviation, magnification and threshold, motion's radius and sigma, image's share
 SNOW = Constants(
     small=(
-        (0.1, 0.2, 1.0, 0.6, 8, 3, 0.95),
-        (0.1, 0.2, 1.0, 0.5, 10, 4, 0.9),
-        (0.15, 0.3, 1.75, 0.55, 10, 4, 0.9),
-        (0.25, 0.3, 2.25, 0.6, 12, 6, 0.85),
-        (0.3, 0.3, 1.25, 0.65, 14, 12, 0.8),
+        (0.1, 0.2, 1.0, 1.0, 8, 3.0, 1.0),
+        (0.1, 0.2, 1.0, 0.6, 8, 3.0, 0.95),
+        (0.1, 0.2, 1.0, 0.5, 10, 4.0, 0.9),
+        (0.15, 0.3, 1.75, 0.55, 10, 4.0, 0.9),
+        (0.25, 0.3, 2.25, 0.6, 12, 6.0, 0.85),
+        (0.3, 0.3, 1.25, 0.65, 14, 12.0, 0.8),
     ),
     large=(
-        (0.1, 0.3, 3.0, 0.5, 10, 4, 0.8),
-        (0.2, 0.3, 2.0, 0.5, 12, 4, 0.7),
-        (0.55, 0.3, 4.0, 0.9, 12, 8, 0.7),
-        (0.55, 0.3, 4.5, 0.85, 12, 8, 0.65),
-        (0.55, 0.3, 2.5, 0.85, 12, 12, 0.55),
+        (0.1, 0.3, 3.0, 1.0, 10, 4.0, 1.0),
+        (0.1, 0.3, 3.0, 0.5, 10, 4.0, 0.8),
+        (0.2, 0.3, 2.0, 0.5, 12, 4.0, 0.7),
+        (0.55, 0.3, 4.0, 0.9, 12, 8.0, 0.7),
+        (0.55, 0.3, 4.5, 0.85, 12, 8.0, 0.65),
+        (0.55, 0.3, 2.5, 0.85, 12, 12.0, 0.55),
     ),
 )
 # amount, decay of the plasma
 FOG = Constants(
-    small=((0.2, 3.0), (0.5, 3.0), (0.75, 2.5), (1.0, 2.0), (1.5, 1.75)),
-    large=((1.5, 2.0), (2.0, 2.0), (2.5, 1.7), (2.5, 1.5), (3.0, 1.4)),
+    small=((0.0, 3.0), (0.2, 3.0), (0.5, 3.0), (0.75, 2.5), (1.0, 2.0), (1.5, 1.75)),
+    large=((0.0, 2.0), (1.5, 2.0), (2.0, 2.0), (2.5, 1.7), (2.5, 1.5), (3.0, 1.4)),
 )
-BRIGHTNESS = Constants(small=(0.05, 0.1, 0.15, 0.2, 0.3), large=(0.1, 0.2, 0.3, 0.4, 0.5))
+BRIGHTNESS = Constants(small=(0.0, 0.05, 0.1, 0.15, 0.2, 0.3), large=(0.0, 0.1, 0.2, 0.3, 0.4, 0.5))
 # mean and deviation of the liquid, its sigma, threshold, strength of water or sigma of mud, mud?
 SPATTER = Constants(
     small=(
+        (0.62, 0.1, 0.7, 0.7, 0.0, False),
         (0.62, 0.1, 0.7, 0.7, 0.5, False),
         (0.65, 0.1, 0.8, 0.7, 0.5, False),
         (0.65, 0.3, 1.0, 0.69, 0.5, False),
@@ -43,6 +46,7 @@ SPATTER = Constants(
         (0.65, 0.1, 0.5, 0.68, 0.6, True),
     ),
     large=(
+        (0.65, 0.3, 4.0, 0.69, 0.0, False),
         (0.65, 0.3, 4.0, 0.69, 0.6, False),
         (0.65, 0.3, 3.0, 0.68, 0.6, False),
         (0.65, 0.3, 2.0, 0.68, 0.5, False),
@@ -54,7 +58,7 @@ WATER_RGB = np.array([175, 238, 238]) / 255
 MUD_RGB = np.array([63, 42, 20]) / 255
 
 
-def snow(image: np.ndarray, severity: int, rng: np.random.Generator) -> np.ndarray:
+def snow(image: np.ndarray, severity: float, rng: np.random.Generator) -> np.ndarray:
     """A whitened image under two layers of falling flakes."""
     mean, deviation, size, threshold, radius, sigma, share = SNOW.at(severity, image)
     (flakes,) = zoom(rng.normal(mean, deviation, image.shape[:2]), np.array([size]))
@@ -66,7 +70,7 @@ def snow(image: np.ndarray, severity: int, rng: np.random.Generator) -> np.ndarr
     return to_bytes(whitened + layer + layer[::-1, ::-1])
 
 
-def fog(image: np.ndarray, severity: int, rng: np.random.Generator) -> np.ndarray:
+def fog(image: np.ndarray, severity: float, rng: np.random.Generator) -> np.ndarray:
     """Plasma added, then scaled back to the image's own maximum."""
     amount, decay = FOG.at(severity, image)
     height, width = image.shape[:2]
@@ -76,14 +80,14 @@ def fog(image: np.ndarray, severity: int, rng: np.random.Generator) -> np.ndarra
     return to_bytes((clean + amount * mist) * peak / (peak + amount))
 
 
-def brightness(image: np.ndarray, severity: int, rng: np.random.Generator) -> np.ndarray:
+def brightness(image: np.ndarray, severity: float, rng: np.random.Generator) -> np.ndarray:
     """Daylight: a constant added to the value in HSV."""
     hsv = cv2.cvtColor(to_unit(image).astype(np.float32), cv2.COLOR_RGB2HSV)
     hsv[..., 2] = np.clip(hsv[..., 2] + BRIGHTNESS.at(severity, image), 0, 1)
     return to_bytes(cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB))
 
 
-def spatter(image: np.ndarray, severity: int, rng: np.random.Generator) -> np.ndarray:
+def spatter(image: np.ndarray, severity: float, rng: np.random.Generator) -> np.ndarray:
     """Drops of water (severities 1–3) or mud (4, 5) on the lens."""
     mean, deviation, sigma, threshold, strength, mud = SPATTER.at(severity, image)
     liquid = blur_gaussian(rng.normal(mean, deviation, image.shape[:2]), sigma)

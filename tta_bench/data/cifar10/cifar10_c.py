@@ -16,7 +16,7 @@ from tta_bench.api import Data, Domain
 from tta_bench.cache.content_hash import FolderHashes, Stamp
 from tta_bench.data import location
 from tta_bench.data.cifar10.mini import Cifar10Mini
-from tta_bench.data.domains import CLEAN, domain_problems
+from tta_bench.data.domains import CLEAN, composed_problems, domain_problems
 from tta_bench.data.images.pixels import to_tensor
 from tta_bench.data.problems import BadData
 
@@ -71,6 +71,8 @@ class Cifar10C(Data):
         """Files that are missing, truncated or of another shape; unknown domains."""
         if any(domain.corruption == CLEAN for domain in domains):
             return ["clean: CIFAR-10-C has no clean images. Use data cifar10 for clean images."]
+        if composed := composed_problems(domains, "cifar10"):
+            return composed
         found = domain_problems(domains)
         try:
             self.test_labels()

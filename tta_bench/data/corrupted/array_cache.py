@@ -19,9 +19,8 @@ from numpy.lib import format as npy
 
 from tta_bench.api import CorruptionFunction
 from tta_bench.cache import entries
-from tta_bench.corruptions.apply import corrupt, version_of
+from tta_bench.corruptions.apply import code_of, corrupt, version_of
 from tta_bench.data.images import jpeg
-from tta_bench.plugins.source_code import source_hash
 
 KIND = "corrupted"  # folder of the cache entries
 NOTHING = np.arange(0)
@@ -47,7 +46,7 @@ class CorruptedArrays:
 
     def path(self, count: int | str) -> Path:
         """The file of the first `count` images."""
-        code = (version_of(self.function), source_hash(self.function.__module__))
+        code = (version_of(self.function), code_of(self.function))
         facts = (self.fingerprint, self.name, code, self.severity, self.seed, self.record.descr)
         saved = ("jpeg",) * self.as_jpeg
         key = hashlib.sha256(repr((*facts, *saved)).encode()).hexdigest()[:16]

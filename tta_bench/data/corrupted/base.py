@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from tta_bench.api import CorruptionFunction, Data, Domain, Seed
+from tta_bench.corruptions.composed import Composed, parts_of, plain_names
 from tta_bench.data.corrupted.frost_images import FrostImages
 from tta_bench.data.domains import domain_problems
 from tta_bench.plugins import registry
@@ -27,6 +28,8 @@ class CorruptedData(Data):
 
     def corruption(self, name: str) -> CorruptionFunction:
         """The function that corrupts images."""
+        if parts := parts_of(name):
+            return Composed(tuple((part, self.corruption(part.name)) for part in parts))
         if self._from_photographs(name):
             return self._photographs.corruption
         return registry.load("corruptions", name)
@@ -51,7 +54,7 @@ class CorruptedData(Data):
 
     def domain_note(self, domain: Domain) -> str:
         """Which frost images were used."""
-        if domain.corruption != FROST:
+        if FROST not in plain_names(domain.corruption):
             return ""
         if self.frost_images:
             return f"frost from photographs in frost_images, SHA-256 {self._photographs.digest()[:12]}"
@@ -65,7 +68,7 @@ class CorruptedData(Data):
         return found
 
     def _from_photographs(self, name: str) -> bool:
-        return name == FROST and self.frost_images != ""
+        return FROST in plain_names(name) and self.frost_images != ""
 
     @cached_property
     def _photographs(self) -> FrostImages:

@@ -18,6 +18,7 @@ import numpy as np
 from tta_bench.api import CorruptionFunction, Domain, View
 from tta_bench.cache import entries
 from tta_bench.corruptions.apply import corrupt, version_of
+from tta_bench.corruptions.composed import plain_names
 from tta_bench.data.images import decode, jpeg
 from tta_bench.data.images.class_folders import ClassFolders, ImageFile
 from tta_bench.plugins.identity import code_of
@@ -83,7 +84,7 @@ class CorruptedFiles:
 
     @cached_property
     def _corruption(self) -> str:
-        code = code_of("corruptions", self.domain.corruption)
+        code = "+".join(code_of("corruptions", name) for name in plain_names(self.domain.corruption))
         return f"{version_of(self.function)}/{code}{self.reads}"
 
     def _kind(self, folder: str) -> str:

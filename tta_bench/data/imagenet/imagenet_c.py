@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tta_bench.api import Domain, View
 from tta_bench.corruptions.sets import GROUPS
-from tta_bench.data.domains import CLEAN
+from tta_bench.data.domains import CLEAN, composed_problems
 from tta_bench.data.imagenet import wnids
 from tta_bench.data.imagenet.clean import IMAGES_A_CLASS
 from tta_bench.data.imagenet.family import BesideImageNet
@@ -74,6 +74,8 @@ class ImageNetC(BesideImageNet):
 
     def complaints(self, domains: Sequence[Domain]) -> list[str]:
         self.place  # noqa: B018 - said first, because without it nothing else matters
+        if composed := composed_problems(domains, "imagenet"):
+            return composed
         tests_clean = self.clean.has_val and any(domain.corruption == CLEAN for domain in domains)
         found = self.clean.problems(tested=tests_clean)
         return found or [text for domain in domains for text in self._domain_complaints(domain)]
