@@ -11,12 +11,15 @@ from tabulate import tabulate
 from tta_bench.terminal import printable
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Description:
-    """An answer as text for people and as data for programs."""
+    """An answer as text for people and as data for programs; at a prompt it shows its text."""
 
     text: str
     data: Any
+
+    def __repr__(self) -> str:
+        return self.text
 
 
 def columns(rows: Sequence[dict[str, Any]]) -> str:

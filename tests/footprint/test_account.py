@@ -69,7 +69,7 @@ def test_edges_of_eight_bits_are_counted(model: str, narrow: UniformQuantizer, w
 
 def test_columns_are_sums_of_their_parts_and_say_what_they_are() -> None:
     """At a batch of one the packed network and state, partly in FP32, exceed the ideal peak."""
-    found = describe_memory("vit-micro", "uniform", "W8A8", "zoa", ["share_prefix=false"], 2)
+    found = describe_memory("vit-micro", "uniform", "W8A8", "zoa", {"share_prefix": False}, 2)
     for column, parts in (("memory_mib", "memory_parts_mib"), ("packed_mib", "packed_parts_mib")):
         assert sum(found.data[parts].values()) == pytest.approx(found.data[column], abs=0.08)
     assert found.data["packed_parts_mib"]["method state"] > found.data["memory_parts_mib"]["state"]

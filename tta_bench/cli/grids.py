@@ -10,8 +10,7 @@ import typer
 
 from tta_bench.cli import options
 from tta_bench.cli.app import app
-from tta_bench.cli.inputs import grid_of, narrowed, show
-from tta_bench.errors import UserError
+from tta_bench.cli.output import show, tell
 from tta_bench.execution.interrupt import Stopped
 from tta_bench.terminal import say
 
@@ -41,31 +40,31 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", help="do not print progress")] = False,
 ) -> None:
     """Run the cells of FILE that have no result yet. An interrupted run continues where it stopped."""
-    from tta_bench.execution import run as running
-    from tta_bench.execution.progress import RunProgress
+    from tta_bench.commands import run as running
 
-    if overwrite not in running.OVERWRITE:
-        raise UserError(f"--overwrite {overwrite}: unknown. Use one of {', '.join(running.OVERWRITE)}.")
-    benchmark, cells = grid_of(file, override, limit, micro, fetch=True, presets=presets)
-    section = benchmark.run
-    runner = running.make_runner(
-        engine or section.engine, workers or section.workers, running.policy(section, device), ray_address
-    )
-    progress = RunProgress(quiet)
     try:
-        summary = running.run(
-            benchmark.name, cells, runner, results, overwrite, progress, narrowed(cells, only), keep_stale
+        ended = running.run(
+            file,
+            results=results,
+            limit=limit,
+            engine=engine,
+            workers=workers,
+            device=device,
+            only=only,
+            override=override or (),
+            micro=micro,
+            overwrite=overwrite,
+            ray_address=ray_address,
+            presets=presets,
+            keep_stale=keep_stale,
+            quiet=quiet,
         )
     except Stopped as stopped:
-        progress.note("Stopped. All records are kept; run the same command again to continue.")
+        tell("Stopped. All records are kept; run the same command again to continue.", quiet)
         raise typer.Exit(stopped.exit_code) from None
-    states = ", ".join(f"{count} {state}" for state, count in sorted(summary.states.items()))
-    ran = f"ran {summary.ran}" if summary.ran else "nothing left to run"
-    progress.note(f"{benchmark.name}: {ran}; {states}. Results in {summary.folder}.")
-    if "failed" in summary.states:
-        progress.note(
-            "Some cells failed. `tta-bench status` shows why; `--overwrite failed` runs them again."
-        )
+    tell(ended, quiet)
+    if ended.failed:
+        tell("Some cells failed. `tta-bench status` shows why; `--overwrite failed` runs them again.", quiet)
         raise typer.Exit(1)
 
 
@@ -118,10 +117,9 @@ def plan(
     as_json: options.AsJson = False,
 ) -> None:
     """Print what a run of FILE would do: cells, shared passes, memory. No data is needed."""
-    from tta_bench.planning.estimate import describe
+    from tta_bench.commands import plan as planning
 
-    benchmark, cells = grid_of(file, override, limit, micro)
-    show(describe(benchmark.name, narrowed(cells, only)), as_json)
+    show(planning.plan(file, limit=limit, only=only, override=override or (), micro=micro), as_json)
 
 
 @app.command()
@@ -132,10 +130,11 @@ def validate(
     as_json: options.AsJson = False,
 ) -> None:
     """Check FILE, its plugins, models and data, and print all problems together."""
+    from tta_bench.commands.inputs import grid_of
     from tta_bench.execution.run import check_inputs
     from tta_bench.planning.cautions import cautions
 
-    benchmark, cells = grid_of(file, override, None, micro, fetch=True)
+    benchmark, cells, _ = grid_of(file, override=override or (), micro=micro, download=True)
     data = check_inputs(cells)
     for warning in cautions(cells, data):
         say(f"Warning: {warning}", error=True)

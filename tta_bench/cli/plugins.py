@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from tta_bench.cli.app import app
-from tta_bench.cli.inputs import show
 from tta_bench.cli.options import AsJson, BitsOfBoth, Results, SetData
+from tta_bench.cli.output import show
 from tta_bench.terminal import say
 
 
@@ -109,9 +109,12 @@ def memory(
     as_json: AsJson = False,
 ) -> None:
     """Print the memory of one adaptation step. No weights, data or GPU are needed."""
-    from tta_bench.planning.estimate import describe_memory
+    from tta_bench.commands.plan import memory
+    from tta_bench.config.parameters import settings_of
 
-    show(describe_memory(model, quantizer, bits, method, set or [], batch_size), as_json)
+    params = settings_of(set or [])
+    found = memory(model, method, quantizer=quantizer, bits=bits, batch_size=batch_size, params=params)
+    show(found, as_json)
 
 
 @app.command()

@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tta_bench.cli.app import app
-from tta_bench.cli.inputs import frame_of, show, store_of, tell_omissions
 from tta_bench.cli.options import AllowMixed, AsJson, Device, Name, Names, Override, Planned, Results, Round
+from tta_bench.cli.output import show, tell_notes
 from tta_bench.terminal import say
+
+if TYPE_CHECKING:
+    from tta_bench.commands.results import Tables
+
+
+def _tables(
+    results: Path,
+    name: list[str] | None,
+    plan: Path | None = None,
+    override: list[str] | None = None,
+    earlier: bool = False,
+) -> Tables:
+    """What is in a results folder, or with `plan` what is known before a run."""
+    from tta_bench.commands import results as reading
+
+    if plan is not None:
+        return reading.forecast(plan, override or ())
+    found = reading.results(results, name, earlier=earlier).read()
+    tell_notes(found)
+    return found
 
 
 @app.command()
@@ -41,16 +61,13 @@ def table(
     ] = False,
 ) -> None:
     """Print the tables of a results folder, or with --plan FILE what is known of them before a run."""
-    from tta_bench.tables.build import build
-    from tta_bench.tables.render import render
-
-    loaded = frame_of(results, name, plan, override, earlier)
+    loaded = _tables(results, name, plan, override, earlier)
     options: list[tuple[str, int | None]] = [(layout, round)]
     if layout == "all":  # a run over rounds has no round of its own
         options = [("per-corruption", round), ("long-term", None), ("cost", round)]
     shared = {"allow_mixed": allow_mixed, "parameter": parameter, "reference": reference}
-    built = [build(loaded, each, round=at, **shared) for each, at in options]
-    texts = [render(each, format).rstrip("\n") for each in built]
+    built = [loaded.table(each, round=at, **shared) for each, at in options]
+    texts = [each.render(format).rstrip("\n") for each in built]
     as_list = format == "json" and layout == "all"
     say("[" + ",\n".join(texts) + "]" if as_list else "\n\n".join(texts))
 
@@ -68,12 +85,8 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Compare the results with published numbers and print a verdict for each."""
-    from tta_bench.tables import compare as comparing
-    from tta_bench.tables.reference import load
-
-    tolerance, published = comparing.Tolerance(points, percent), load(reference)
-    found = comparing.compare(frame_of(results, name, plan, override), published, tolerance, table)
-    show(comparing.summarize(found, published, tolerance), as_json)
+    loaded = _tables(results, name, plan, override)
+    show(loaded.compare(reference, table=table, points=points, percent=percent), as_json)
 
 
 @app.command()
@@ -92,7 +105,7 @@ def figure(
     from tta_bench.figures import draw
 
     path = output or Path(f"{figure}.pdf")
-    draw(frame_of(results, name), figure, path, round)
+    draw(_tables(results, name).frame, figure, path, round)
     say(path)
 
 
@@ -105,11 +118,12 @@ def report(
     allow_mixed: AllowMixed = False,
 ) -> None:
     """Write an HTML page with leaderboard, charts and provenance of a results folder. It opens offline."""
+    from tta_bench.commands import results as reading
     from tta_bench.report import gather, write
 
-    stores = [store_of(results, each) for each in name or (None,)]
-    page = gather(stores, reference, allow_mixed)
-    tell_omissions(stores)
+    found = reading.results(results, name)
+    page = gather(found.stores, reference, allow_mixed)
+    tell_notes(found)
     size = write(page, output)
     say(f"{output}: {size / 2**20:.1f} MiB")
 
@@ -124,19 +138,19 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show the progress of the cells of a results folder, and why any failed."""
+    from tta_bench.commands import results as reading
+
+    found = reading.results(results, name)
     if watch:
         from rich.console import Console
 
         from tta_bench.storage import watch as watching
 
-        watching.watch(store_of(results, name), Console())
+        watching.watch(found.stores[0], Console())
         return
-    from tta_bench.storage.status import describe
-
-    store = store_of(results, name)
-    found = describe(store)
-    tell_omissions([store])
-    show(found, as_json)
+    status = found.status()
+    tell_notes(found)
+    show(status, as_json)
 
 
 @app.command()
@@ -154,9 +168,11 @@ def verify(
     The exit code is 1 if any number differs.
     """
     from tta_bench.checks.recomputation import verify
+    from tta_bench.commands import results as reading
     from tta_bench.execution.progress import RunProgress
 
-    found = verify(store_of(results, name), cells, seed, device or "auto", RunProgress(quiet=as_json))
+    store = reading.results(results, name).stores[0]
+    found = verify(store, cells, seed, device or "auto", RunProgress(quiet=as_json))
     show(found, as_json, failed=bool(found.data["differ"]))
 
 

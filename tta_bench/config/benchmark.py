@@ -38,7 +38,7 @@ class Tuned:
         return again and same == (method.use, target.model, quantizer, target.bits)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Benchmark:
     """A checked benchmark file: every plugin exists and accepts its parameters."""
 
@@ -56,6 +56,11 @@ class Benchmark:
     presets: tuple[PresetEntry, ...] = ()
     tune: TuneSection | None = None
     tuned: tuple[Tuned, ...] = ()  # from a presets file
+
+    def __repr__(self) -> str:
+        counts = {axis: len(getattr(self, axis)) for axis in ("models", "quantizers", "methods", "seeds")}
+        sizes = (f"{n} {axis if n > 1 else axis.removesuffix('s')}" for axis, n in counts.items())
+        return f"<Benchmark {self.name}: {' × '.join(sizes)} on {self.data.name}>"
 
 
 def fetch(benchmark: Benchmark) -> None:

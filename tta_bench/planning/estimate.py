@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tta_bench.api import Target
-from tta_bench.config.parameters import configured, settings_of
+from tta_bench.config.parameters import configured
 from tta_bench.description import Description, columns
 from tta_bench.errors import Unsupported, UserError
 from tta_bench.footprint import account, cache
@@ -53,7 +53,7 @@ def describe_memory(
     quantizer: str,
     bits: str | None,
     method: str,
-    settings: Sequence[str],
+    params: Mapping[str, Any],
     batch_size: int,
 ) -> Description:
     """The three memory columns of one combination, and what they are made of."""
@@ -61,7 +61,7 @@ def describe_memory(
     quantiser = configured("quantizers", quantizer, {"bits": bits} if bits else {})
     target = Target(model, source.family, quantiser.bits)
     presets = registry.load("methods", method).presets(target)
-    adapter = configured("methods", method, presets | settings_of(settings))
+    adapter = configured("methods", method, presets | dict(params))
     try:
         report = account.account(source, quantiser, adapter, batch_size)
     except Unsupported as reason:
