@@ -25,5 +25,12 @@ def say(text: object, error: bool = False) -> None:
     print(printable(str(text), LINES), file=sys.stderr if error else sys.stdout, flush=error)
 
 
+def spell(seconds: float) -> str:
+    """A duration in seconds, minutes or hours."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"
+
+
 def _harmless(char: str) -> bool:
     return char.isprintable() or unicodedata.category(char) == "Zs"  # spaces of other widths

@@ -13,17 +13,19 @@ import pytest
 from tests.faults.conftest import Bench, listening
 from tools.loopback import processes, wait_for
 from tta_bench.execution import interrupt
+from tta_bench.execution.messages import RunPolicy
 from tta_bench.execution.ray import driver, jobs
 
-pytestmark = [pytest.mark.usefixtures("_not_nice"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 Tables = Callable[[Bench], str]
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 
 
-@pytest.fixture
-def _not_nice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine, workers that give way to everybody would run into their time limits."""
-    monkeypatch.setenv("RAY_worker_niceness", "0")
+def test_workers_have_the_priority_of_the_driver() -> None:
+    """Ray's own default is a niceness of 15, with which they wait for everybody else on the machine."""
+    with driver.RayRunner(1, RunPolicy()).connected() as ray:
+        niceness = ray.get(ray.remote(lambda: os.nice(0)).remote())
+    assert niceness == os.nice(0)
 
 
 def test_a_plugin_takes_nothing_with_it_but_its_own_cell(

@@ -20,7 +20,8 @@ from tta_bench.storage.lock import Lock
 from tta_bench.storage.status import FolderStatus, StatusReader
 from tta_bench.storage.store import ResultStore
 from tta_bench.storage.time_left import seconds_left
-from tta_bench.storage.watch import headline, render, spell, watch
+from tta_bench.storage.watch import headline, render, watch
+from tta_bench.terminal import spell
 
 Write = Callable[..., Path]
 

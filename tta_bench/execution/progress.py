@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from rich import progress as bar
 from rich.console import Console
 
+from tta_bench.planning.tasks import tasks
+from tta_bench.planning.time_left import TimeLeft, planned_work
 from tta_bench.storage.record import Record
-from tta_bench.terminal import LINES, printable
+from tta_bench.terminal import LINES, printable, spell
 
 if TYPE_CHECKING:
     from tta_bench.grid import Cell
@@ -32,13 +34,13 @@ class RunProgress:
         self.console.print(printable(text, LINES), markup=False, soft_wrap=True)
 
     @contextmanager
-    def running(self, cells: Sequence[Cell], done: int) -> Iterator[None]:
-        """Show progress over these cells while the block runs."""
+    def running(self, cells: Sequence[Cell], done: int, share: bool = True) -> Iterator[None]:
+        """Show progress over these cells while the block runs; `share` as in the policy of the run."""
         self.cells = {cell.key: cell for cell in cells}
         self.expected = sum(cell.records_expected for cell in cells)
         self.seen: Counter[str] = Counter()
-        self.kept: Counter[str] = Counter()  # those among them that earlier runs recorded
         self.finished, self.start, self.last_line = 0, time.monotonic(), 0.0
+        self.time_left = TimeLeft(planned_work(tasks(cells, share)))
         already = f", {done} done already" if done else ""
         self.note(f"{len(cells)} cells to run{already}, {self.expected} records.")
         if not self.console.is_terminal:
@@ -49,10 +51,10 @@ class RunProgress:
             bar.BarColumn(),
             bar.MofNCompleteColumn(),
             bar.TimeElapsedColumn(),
-            bar.TimeRemainingColumn(),
+            bar.TextColumn("{task.fields[left]}"),
         )
         with bar.Progress(*columns, console=self.console) as self.bars:
-            self.bar = self.bars.add_task("starting", total=self.expected)
+            self.bar = self.bars.add_task("starting", total=self.expected, left="")
             yield
         self.bars = None
 
@@ -64,7 +66,12 @@ class RunProgress:
         """A cell starts, or starts again, and has so many records already."""
         if self.bars is not None:
             self.bars.advance(self.bar, kept - self.seen[cell.key])
-        self.seen[cell.key] = self.kept[cell.key] = kept
+        self.seen[cell.key] = kept
+        self.time_left.progressed(cell.key, kept, [], time.monotonic())
+
+    def task_started(self) -> None:
+        """A worker has got one more task."""
+        self.time_left.task_started()
 
     def records(self, records: list[Record]) -> None:
         """Count new records of one cell."""
@@ -74,19 +81,19 @@ class RunProgress:
         self.seen[cell.key] += share
         if self.seen[cell.key] == cell.records_expected:
             self.finished += 1
+        self.time_left.progressed(cell.key, self.seen[cell.key], records, time.monotonic())
         labels = cell.labels
         self._show(f"{labels.model} {cell.bits} {labels.method}", share)
 
     def _show(self, what: str, share: int) -> None:
-        if self.bars is not None:
-            self.bars.update(self.bar, advance=share, description=printable(what))
-            return
         now, total = time.monotonic(), sum(self.seen.values())
+        seconds = self.time_left.seconds(now)
+        left = "" if seconds is None or total == self.expected else f"about {spell(seconds)} left"
+        if self.bars is not None:
+            self.bars.update(self.bar, advance=share, description=printable(what), left=left)
+            return
         if now - self.last_line < PLAIN_INTERVAL_SECONDS and total < self.expected:
             return
         self.last_line = now
-        spent = now - self.start
-        new = total - sum(self.kept.values())
-        left = f", about {spent / new * (self.expected - total):.0f} s left" if new else ""
-        cells = f"{self.finished}/{len(self.cells)} cells"
-        self.note(f"[{spent:5.0f} s] {total}/{self.expected} records, {cells}{left}: {what}")
+        counts = [f"{total}/{self.expected} records", f"{self.finished}/{len(self.cells)} cells", left]
+        self.note(f"[{now - self.start:5.0f} s] {', '.join(filter(None, counts))}: {what}")

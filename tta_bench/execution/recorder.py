@@ -35,6 +35,7 @@ class ResultRecorder:
         self.failures: dict[str, list[Record]] = defaultdict(list)  # of this run, by cell
 
     def started(self, task: Task) -> list[Start]:
+        self.progress.task_started()
         return [self._start(cell, task.segments) for cell in task.cells]
 
     def delivered(self, delivery: Delivery) -> None:

@@ -77,7 +77,7 @@ def run(
             anew = waiting if overwrite == "all" else work.stale
             recorder = ResultRecorder(store, progress, anew)
             done = len(chosen) - len(waiting)
-            with progress.running(waiting, done), Interrupt(progress.note) as stop:
+            with progress.running(waiting, done, runner.policy.share), Interrupt(progress.note) as stop:
                 runner.run(tasks(waiting, runner.policy.share), preparations(waiting), recorder, stop)
             stop.check()
     finally:

@@ -71,7 +71,9 @@ def passes(cells: Sequence[Cell]) -> PassCount:
     """What a grid costs, and what it would cost if every cell and round ran on its own."""
     found = tasks(cells)
     naive = sum(
-        _batches(each.cell) * each.cell.rounds * each.step_passes for task in found for each in task.cells
+        round_batches(each.cell) * each.cell.rounds * each.step_passes
+        for task in found
+        for each in task.cells
     )
     return PassCount(naive, round(sum(map(task_passes, found))))
 
@@ -82,7 +84,7 @@ def task_passes(task: Task) -> float:
     cell = resolved.cell
     rounds = 1 if resolved.repeats or resolved.rereads else cell.rounds
     part = 1.0 if task.segments is None else len(task.segments) / resolved.segments
-    return part * _batches(cell) * rounds * (1 if resolved.reads_features else resolved.step_passes)
+    return part * round_batches(cell) * rounds * (1 if resolved.reads_features else resolved.step_passes)
 
 
 def images(cell: Cell) -> int:
@@ -102,7 +104,7 @@ def segment_batches(cell: Cell) -> int:
     return max(_segment_batches(cell))
 
 
-def _batches(cell: Cell) -> int:
+def round_batches(cell: Cell) -> int:
     """Batches in one round."""
     return sum(_segment_batches(cell))
 

@@ -16,7 +16,7 @@ from rich.text import Text
 from tta_bench.storage.status import FINAL, CellStatus, FolderStatus, StatusReader
 from tta_bench.storage.store import ResultStore
 from tta_bench.storage.time_left import seconds_left
-from tta_bench.terminal import printable
+from tta_bench.terminal import printable, spell
 
 INTERVAL_SECONDS = 2.0
 QUIET_SECONDS = 600.0  # without any change, after which the run that holds the lock may be dead
@@ -50,13 +50,6 @@ def headline(status: FolderStatus, left: float | None) -> str:
     elif left is not None:
         parts.append(f"about {spell(left)} left")
     return printable(", ".join(parts))
-
-
-def spell(seconds: float) -> str:
-    """A duration in seconds, minutes or hours."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"
 
 
 def render(status: FolderStatus, left: float | None, size: ConsoleDimensions) -> RenderableType:

@@ -32,6 +32,8 @@ QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "0",
 }
+# Ray's own default is 15, at which workers wait for every other process of the machine.
+SAME_PRIORITY = {"RAY_worker_niceness": "0"}  # added to the niceness of the driver
 # With this setting, which is named after systems where it is the default, Ray listens on loopback only.
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
@@ -75,7 +77,7 @@ class RayRunner:
     @contextmanager
     def connected(self) -> Iterator[Any]:
         """Ray, connected to the cluster at the address or to one started here, until the block ends."""
-        with temporary_environment(QUIET | (LOOPBACK if self.address is None else {})):
+        with temporary_environment(QUIET | SAME_PRIORITY | (LOOPBACK if self.address is None else {})):
             import ray
 
             self.ray = ray
