@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -36,8 +37,11 @@ class CleanImageNet:
     `auto` takes the source from train if it exists, and otherwise holds out a part of val.
     """
 
-    def __init__(self, root: Path, source: str, count: int, partial: bool) -> None:
-        self.root, self.count, self.partial = root, count, partial
+    def __init__(
+        self, root: Path, source: str, count: int, partial: bool, listed: Sequence[str] = ()
+    ) -> None:
+        """`listed` are the test images of a subset, in order; without it, all of val are tested."""
+        self.root, self.count, self.partial, self.listed = root, count, partial, listed
         self.train = root / "train"
         if source == "auto":
             source = "train" if self.train.is_dir() else "held-out"
@@ -55,7 +59,9 @@ class CleanImageNet:
 
     @cached_property
     def test(self) -> list[ImageFile]:
-        """The validation images that are not held out, in random order."""
+        """The validation images that are not held out, in random order; or those that are listed."""
+        if self.listed:
+            return chosen(self.val.files, self.listed)
         ordered = fair_order(self.val.files)
         return ordered[: len(ordered) - self._withheld] if self.source == "held-out" else ordered
 
@@ -64,7 +70,9 @@ class CleanImageNet:
         """The source images, for statistics and calibration, and the tree they are in."""
         if self.source == "train":
             return _some_of_each(self.train, self.count)
-        return self.val, fair_order(self.val.files)[len(self.val.files) - self._withheld :]
+        tested = set(self.listed) if self.source == "held-out" else set()
+        ordered = [file for file in fair_order(self.val.files) if file.key not in tested]
+        return self.val, ordered[len(ordered) - min(self._withheld, len(ordered)) :]
 
     @property
     def _withheld(self) -> int:
@@ -82,12 +90,18 @@ class CleanImageNet:
         tree, files = self.source_files
         found = self._missing_classes(tree) if self.source == "train" else []
         if tested or self.source != "train":
-            found += class_problems(self.val, wnids.imagenet(), self.partial, each=IMAGES_A_CLASS)
+            found += self.complaints(self.val)
         if found:
             return found
         if not files:
             return [f"{tree.root}: has too few images for the source. Add some."]
         return integrity.damages(tree, files) + (integrity.damages(self.val, self.test) if tested else [])
+
+    def complaints(self, tree: ClassFolders) -> list[str]:
+        """Classes and images that a tree lacks."""
+        if self.listed:
+            return subset_problems(tree, self.listed, self.partial)
+        return class_problems(tree, wnids.imagenet(), self.partial, each=IMAGES_A_CLASS)
 
     def _missing_classes(self, train: ClassFolders) -> list[str]:
         missing = [name for name in wnids.imagenet() if name not in train.folders]
@@ -109,6 +123,22 @@ def validation(root: Path) -> ClassFolders:
     classes = _classes_of(folder, [file.name for file in files])
     labelled = sorted(file._replace(folder=classes[file.name]) for file in files)
     return ClassFolders(folder, tuple(sorted(set(classes.values()))), tuple(labelled), flat=True)
+
+
+def chosen(files: Iterable[ImageFile], listed: Sequence[str]) -> list[ImageFile]:
+    """The images that a list names, in the order of the list; those that are missing are left out."""
+    there = {file.key: file for file in files}
+    return [there[key] for key in listed if key in there]
+
+
+def subset_problems(tree: ClassFolders, listed: Sequence[str], partial: bool) -> list[str]:
+    """The images of a list that are missing; with `partial`, only if all are."""
+    there = {file.key for file in tree.files}
+    missing = [key for key in listed if key not in there]
+    if not missing or (partial and len(missing) < len(listed)):
+        return []
+    share = f"{len(missing)} of the {len(listed)} images of data.subset"
+    return [f"{tree.root}: {share} are missing: {some(missing)}. Unpack all validation images there."]
 
 
 def _classes_of(folder: Path, names: list[str]) -> dict[str, str]:

@@ -33,6 +33,11 @@ class OfImageNet(ImageFiles):
     source: Literal["auto", "train", "held-out", "shared"] = "auto"
     partial: bool = False  # accept a part of the classes or images
 
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """The test images in order, if they are a published subset."""
+        return ()
+
     @abstractmethod
     def imagenet_place(self) -> Path:
         """The folder of ImageNet's val and train."""
@@ -65,7 +70,7 @@ class OfImageNet(ImageFiles):
     @cached_property
     def clean(self) -> CleanImageNet:
         """ImageNet's own images."""
-        return CleanImageNet(self.imagenet_place(), self.source, self.source_count, self.partial)
+        return CleanImageNet(self.imagenet_place(), self.source, self.source_count, self.partial, self.listed)
 
     def source_paths(self) -> Sequence[Path]:
         tree, files = self.clean.source_files

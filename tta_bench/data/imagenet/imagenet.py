@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor
@@ -15,6 +16,7 @@ from tta_bench.data.corrupted.base import CorruptedData
 from tta_bench.data.corrupted.file_cache import SIZE, CorruptedFiles
 from tta_bench.data.domains import CLEAN
 from tta_bench.data.imagenet.family import OfImageNet
+from tta_bench.data.imagenet.subsets import ALL, Subset, listed
 from tta_bench.data.images.class_folders import ImageFile
 from tta_bench.data.images.files import read_tensor
 from tta_bench.data.images.pixels import to_tensor
@@ -28,7 +30,14 @@ class ImageNet(CorruptedData, OfImageNet):  # this order makes `root` the first 
     folder_name: ClassVar[str] = "imagenet"
     paths: ClassVar[tuple[str, ...]] = ("root", "frost_images")
 
+    added: ClassVar[Mapping[str, Any]] = MappingProxyType({"subset": ALL})
+
     input_size: Count = 224
+    subset: Subset = ALL  # a published list of validation images; `order: sequential` keeps its order
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        return listed(self.subset)
 
     def imagenet_place(self) -> Path:
         return self.place

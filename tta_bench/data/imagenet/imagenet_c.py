@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor
@@ -15,14 +16,13 @@ from torch import Tensor
 from tta_bench.api import Domain, View
 from tta_bench.corruptions.sets import GROUPS
 from tta_bench.data.domains import CLEAN, composed_problems
-from tta_bench.data.imagenet import wnids
-from tta_bench.data.imagenet.clean import IMAGES_A_CLASS
+from tta_bench.data.imagenet.clean import chosen
 from tta_bench.data.imagenet.family import BesideImageNet
+from tta_bench.data.imagenet.subsets import ALL, Subset, listed
 from tta_bench.data.images import decode, integrity
 from tta_bench.data.images.class_folders import (
     ClassFolders,
     ImageFile,
-    class_problems,
     fair_order,
     scan,
     subfolders,
@@ -40,6 +40,13 @@ class ImageNetC(BesideImageNet):
     folder_name: ClassVar[str] = "imagenet-c"
     alternative: ClassVar[str] = "Or use data imagenet, which corrupts the validation images itself."
     input_size: ClassVar[int] = 224
+    added: ClassVar[Mapping[str, Any]] = MappingProxyType({"subset": ALL})
+
+    subset: Subset = ALL  # a published list of validation images; `order: sequential` keeps its order
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        return listed(self.subset)
 
     def tested(self) -> Sequence[ImageFile]:
         return self._tested
@@ -49,7 +56,8 @@ class ImageNetC(BesideImageNet):
         """The images of val that are not held out; without val, those of the first domain on disk."""
         if self.clean.has_val:
             return self.clean.test
-        return fair_order(scan(self._first_folder()).files)
+        there = scan(self._first_folder()).files
+        return chosen(there, self.listed) if self.listed else fair_order(there)
 
     def content(self) -> str:
         """SHA-256 over names only; contents are in the fingerprints of the domains that are used."""
@@ -93,7 +101,7 @@ class ImageNetC(BesideImageNet):
         tree = scan(folder)
         found = []
         if not self.clean.has_val:
-            found = class_problems(tree, wnids.imagenet(), self.partial, each=IMAGES_A_CLASS)
+            found = self.clean.complaints(tree)
         return found or self._missing(tree) or integrity.damages(tree, self._read_of(tree))
 
     def _missing(self, tree: ClassFolders) -> list[str]:
