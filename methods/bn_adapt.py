@@ -6,14 +6,19 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tta_bench.api import Choice, Fraction, Log, Method, Model, NonNegative, Source, Uniform, spaces
 from tta_bench_methods._shared.moments import mean_and_variance
+from tta_bench_methods._shared.stream_norms import (
+    RunningNorm,
+    remember_,
+    replace_batch_norms_,
+    without_batch_norm,
+)
 
 
-class StreamNorm(nn.Module):
+class StreamNorm(RunningNorm):
     """A BatchNorm2d that blends its stored statistics with those of the current batch.
 
     It uses the unbiased variance, as PyTorch's running update does. The `test` variant does not use this
@@ -21,25 +26,19 @@ class StreamNorm(nn.Module):
     """
 
     def __init__(self, norm: nn.BatchNorm2d, method: BnAdapt) -> None:
-        super().__init__()
-        self.norm, self.method = norm, method
-        assert norm.running_mean is not None, "the layer has no stored statistics to blend with"
-        assert norm.running_var is not None
-        self.source = torch.stack([norm.running_mean, norm.running_var])
-        self.reset()
+        super().__init__(norm)
+        self.method = method
 
     def reset(self) -> None:
-        self.running = self.proposed = self.source.clone()
+        super().reset()
         self.batches = 0
 
     def forward(self, x: Tensor) -> Tensor:
-        mean, variance = mean_and_variance(x, (0, 2, 3))
-        batch = torch.stack([mean, variance])
+        batch = torch.stack(mean_and_variance(x, (0, 2, 3)))
         used = self.method.blend(self.source, self.running, batch, len(x), self.batches + 1)
         if self.method.memory == "stream":
             self.proposed = used
-        norm = self.norm
-        return F.batch_norm(x, used[0], used[1], norm.weight, norm.bias, eps=norm.eps)
+        return self.normalised(x, used)
 
 
 @dataclass
@@ -74,19 +73,14 @@ class BnAdapt(Method):
         return True
 
     def unsupported(self, model: Model) -> str | None:
-        if not model.batch_norms():
-            return f"needs BatchNorm2d layers, and {model.name} has none"
-        return None
+        return without_batch_norm(model)
 
     def setup(self, model: Model, source: Source) -> None:
         self.model = model
         self.layers: list[StreamNorm] = []
         if self.variant == "test":  # the harness makes features with batch statistics
             return
-        for name, module in list(model.net.named_modules()):
-            if isinstance(module, nn.BatchNorm2d):
-                self.layers.append(StreamNorm(module, self))
-                model.net.set_submodule(name, self.layers[-1])
+        self.layers = replace_batch_norms_(model, lambda norm: StreamNorm(norm, self))
 
     def blend(self, source: Tensor, running: Tensor, batch: Tensor, images: int, batches: int) -> Tensor:
         """The statistics a layer uses for this batch."""
@@ -107,11 +101,11 @@ class BnAdapt(Method):
 
     def _remember(self) -> None:
         """Keep the new statistics of all layers, or of none: what is not finite would stay in them."""
-        if not all(layer.proposed.isfinite().all() for layer in self.layers):
+        if not remember_(self.layers):
             self.skip("the statistics of a batch were not finite")
             return
         for layer in self.layers:
-            layer.running, layer.batches = layer.proposed, layer.batches + 1
+            layer.batches += 1
 
     def reset(self) -> None:
         for layer in self.layers:

@@ -26,22 +26,15 @@ from tta_bench.api import (
 from tta_bench_methods._shared.alignment import (
     SPREAD_OF_ONE,
     ActivationShift,
+    Candidate,
     SourceStatistics,
     objective,
     shift_target,
     shifted,
+    sortable,
 )
 from tta_bench_methods._shared.cma_search import CmaSearch
 from tta_bench_methods._shared.variant import VariantName
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """What one prompt makes of one batch."""
-
-    fitness: float
-    logits: Tensor
-    feature_mean: Tensor
 
 
 @dataclass
@@ -132,7 +125,7 @@ class Foa(Method):
         offset = self._offset()
         points = self._points()
         candidates = [self._try(x, point, offset) for point in points]
-        best = min(range(len(candidates)), key=lambda i: _sortable(candidates[i].fitness))
+        best = min(range(len(candidates)), key=lambda i: sortable(candidates[i].fitness))
         if all(math.isfinite(candidate.fitness) for candidate in candidates):
             self._learn_(points, candidates, best)
         else:
@@ -206,8 +199,3 @@ class Foa(Method):
         self.history.mean, self.waiting = state["mean"], list(state["waiting"])
         if self.search is not None:
             self.search.load_state_dict(state["search"])
-
-
-def _sortable(fitness: float) -> float:
-    """The fitness, or infinity in place of NaN: a candidate that is not finite never wins."""
-    return fitness if math.isfinite(fitness) else math.inf

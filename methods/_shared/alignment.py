@@ -1,7 +1,8 @@
-"""The objective and the activation shifting of FOA, which ZOA uses too."""
+"""The objective and the activation shifting of FOA, which ZOA, FOZO and PACE use, too."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -29,6 +30,20 @@ class SourceStatistics:
             (_spread(z) - std).square() + (z.mean(0) - mean).square()
             for z, mean, std in zip(layers, self.means, self.stds, strict=True)
         ]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What one prompt, or one set of parameters, makes of one batch."""
+
+    fitness: float
+    logits: Tensor
+    feature_mean: Tensor
+
+
+def sortable(fitness: float) -> float:
+    """The fitness, or infinity in place of NaN: a candidate that is not finite never wins."""
+    return fitness if math.isfinite(fitness) else math.inf
 
 
 def _spread(z: Tensor) -> Tensor:

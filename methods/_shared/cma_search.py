@@ -41,6 +41,11 @@ class CmaSearch:
         }
         self.strategy = CMAEvolutionStrategy(mean, sigma, options)
 
+    @property
+    def mean(self) -> np.ndarray:
+        """A copy of the mean of the distribution."""
+        return np.array(self.strategy.mean, dtype=float, copy=True)
+
     def ask(self) -> Points:
         """New points; some calls first decompose the covariance, which takes most of the time."""
         return self.strategy.ask()

@@ -30,14 +30,14 @@ from tta_bench_methods._shared.alignment import (
     shift_target,
     shifted,
 )
+from tta_bench_methods._shared.selection import FlatParameters, adapted_norms
+from tta_bench_methods._shared.shift_detection import DomainMonitor, channel_statistics
 from tta_bench_methods._shared.variant import VariantName
 from tta_bench_methods.zoa.bank import AlphaInit, Bank, BankOptions, Policy
 from tta_bench_methods.zoa.differences import DIFFERENCES, DOMAIN_KEEP, Differences
 from tta_bench_methods.zoa.estimator import AdamW, Distribution, draw, slope
 from tta_bench_methods.zoa.prefix import FrozenPrefix
 from tta_bench_methods.zoa.presets import settings
-from tta_bench_methods.zoa.selection import FlatParameters, adapted_norms
-from tta_bench_methods.zoa.shift_detection import DomainMonitor, channel_statistics
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from tta_bench.api import Model
-from tta_bench_methods.zoa.shift_detection import channel_statistics
+from tta_bench_methods._shared.shift_detection import channel_statistics
 
 
 class FrozenPrefix:

@@ -12,7 +12,7 @@ from tta_bench.errors import ConfigError
 from tta_bench.plugins import registry
 from tta_bench.plugins.ranges import field_types
 
-METHODS = ("zoa", "foa", "sar", "cotta")
+METHODS = ("zoa", "foa", "sar", "cotta", "fozo", "pea")
 
 
 @pytest.mark.parametrize("name", METHODS)

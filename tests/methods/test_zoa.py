@@ -13,13 +13,13 @@ from tests.methods.streams import assert_same, random_images, saved
 from tta_bench.api import Model, ModelSource, Source, Target
 from tta_bench.models.imagenet import ResNet50, VimS, VitB
 from tta_bench.models.micro import ResNetMicro, VimMicro, VitMicro
+from tta_bench_methods._shared.selection import FlatParameters, adapted_norms
+from tta_bench_methods._shared.shift_detection import DomainMonitor, channel_statistics, symmetric_kl
 from tta_bench_methods.shift import Shift
 from tta_bench_methods.zoa import Zoa
 from tta_bench_methods.zoa.bank import Bank, BankOptions, largest_layer_mean
 from tta_bench_methods.zoa.differences import CORRECTED, RELEASED
 from tta_bench_methods.zoa.estimator import AdamW, draw, slope
-from tta_bench_methods.zoa.selection import FlatParameters, adapted_norms
-from tta_bench_methods.zoa.shift_detection import DomainMonitor, channel_statistics, symmetric_kl
 
 MICRO = [VitMicro, ResNetMicro, VimMicro]
 BATCH = 8

@@ -15,6 +15,8 @@ BIG = {"vit-b", "vit-l", "resnet-50", "vim-s"}  # their tests are in test_models
 QUICKER: dict[str, dict[str, Any]] = {
     "memo": {"views": 2},
     "foa": {"k": 4},
+    "iabn": {"capacity": 4},
+    "pace": {"population": 4, "subspace": 24},
     "adalog": {"rounds": 1, "rows": 64},
     "ptq4vit": {"rounds": 1, "candidates": 20},
 }

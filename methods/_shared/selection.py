@@ -1,4 +1,4 @@
-"""The normalisation layers that ZOA adapts, and their parameters as one vector."""
+"""The normalisation layers that ZOA and PACE adapt, and their parameters as one vector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Domain shift detection on the statistics of the stem (Appendix B)."""
+"""Domain shift detection on the statistics of the stem (ZOA, Appendix B), which PACE uses, too."""
 
 from __future__ import annotations
 

@@ -1,0 +1,204 @@
+"""Invariants of IABN with PBRS and of TBR, and of the memories of images."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tests.methods.streams import images, plain, predict, ready
+from tta_bench.api import Model
+from tta_bench.plugins import registry
+from tta_bench_methods._shared.iabn import InstanceAwareNorm
+from tta_bench_methods._shared.image_memory import CstuMemory, PbrsMemory, until_due
+
+
+@pytest.fixture
+def resnet() -> Model:
+    return registry.load("models", "resnet-micro")().build()
+
+
+def layer() -> nn.BatchNorm2d:
+    """A BatchNorm2d with statistics and parameters that are not the initial ones."""
+    norm = nn.BatchNorm2d(4).eval()
+    rng = torch.Generator().manual_seed(0)
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    for tensor in (norm.running_mean, norm.running_var, norm.weight.data, norm.bias.data):
+        tensor.copy_(torch.rand(4, generator=rng) + 0.5)
+    return norm
+
+
+def maps(seed: int = 1) -> Tensor:
+    return torch.randn(3, 4, 5, 5, generator=torch.Generator().manual_seed(seed)) * 3
+
+
+# -- IABN ------------------------------------------------------------------------------------------
+
+
+def test_iabn_with_a_wide_tolerance_is_batch_norm() -> None:
+    norm = layer()
+    with torch.no_grad():
+        assert torch.allclose(InstanceAwareNorm(norm, 1e9, 0.1)(maps()), norm(maps()), atol=1e-5)
+
+
+def test_iabn_without_tolerance_is_instance_norm() -> None:
+    norm, x = layer(), maps()
+    variance, mean = torch.var_mean(x, (2, 3), keepdim=True)
+    wanted = (x - mean) / (variance + norm.eps).sqrt() * norm.weight.view(-1, 1, 1) + norm.bias.view(-1, 1, 1)
+    with torch.no_grad():
+        assert torch.allclose(InstanceAwareNorm(norm, 0, 0.1)(x), wanted, atol=1e-5)
+
+
+def test_iabn_corrects_only_beyond_k_standard_errors() -> None:
+    norm, x = layer(), maps()
+    positions, stable = 25, norm.running_var + norm.eps
+    tolerance = 4 * (stable / positions).sqrt()
+    gap = x.mean((2, 3)) - norm.running_mean
+    mean = norm.running_mean + F.softshrink(gap / tolerance, 1.0) * tolerance
+    spread = 4 * stable * math.sqrt(2 / (positions - 1))
+    gap = x.var((2, 3)) - norm.running_var
+    variance = (norm.running_var + F.softshrink(gap / spread, 1.0) * spread).clamp_min(0)
+    wanted = (x - mean[..., None, None]) / (variance + norm.eps).sqrt()[..., None, None]
+    wanted = wanted * norm.weight.view(-1, 1, 1) + norm.bias.view(-1, 1, 1)
+    with torch.no_grad():
+        assert torch.allclose(InstanceAwareNorm(norm, 4, 0.1)(x), wanted, atol=1e-4)
+
+
+def test_iabn_on_single_positions_uses_the_running_statistics() -> None:
+    norm, x = layer(), maps()[:, :, :1, :1]
+    with torch.no_grad():
+        assert torch.equal(InstanceAwareNorm(norm, 0, 0.1)(x), norm(x))
+
+
+def test_without_momentum_iabn_stays_as_it_was(resnet: Model) -> None:
+    method = ready("iabn", resnet, momentum=0.0, capacity=4)
+    first = predict(method, images())
+    assert torch.equal(first, predict(method, images()))
+
+
+def test_the_memory_moves_the_statistics_when_it_is_due(resnet: Model) -> None:
+    method = ready("iabn", resnet, momentum=0.5, capacity=8)
+    start = [layer.running.clone() for layer in method.layers]
+    predict(method, images(7))
+    assert all(torch.equal(a, layer.running) for a, layer in zip(start, method.layers, strict=True))
+    before = method.model.passes.forward_images
+    predict(method, images(1, seed=5))
+    assert method.model.passes.forward_images - before == 1 + 8
+    assert not any(torch.equal(a, layer.running) for a, layer in zip(start, method.layers, strict=True))
+
+
+def test_iabn_gives_the_same_numbers_for_any_batch_size(resnet: Model) -> None:
+    x = images(24)
+    together, singly = (
+        torch.cat([predict(method, part) for part in x.split(size)])
+        for size in (24, 5)
+        for method in [ready("iabn", copy.deepcopy(resnet), momentum=0.3, capacity=8)]
+    )
+    assert torch.allclose(together, singly, atol=1e-4)
+
+
+def test_a_batch_is_cut_where_the_memory_is_due() -> None:
+    assert [len(part) for part in until_due(torch.zeros(20), 5, 8)] == [3, 8, 8, 1]
+    assert [len(part) for part in until_due(torch.zeros(3), 8, 8)] == [3]
+
+
+# -- memories --------------------------------------------------------------------------------------
+
+
+def offered(memory: Any, labels: list[int], *more: Any) -> Any:
+    for i, label in enumerate(labels):
+        memory.offer_(torch.tensor([float(i)]), label, *(each[i] for each in more))
+    return memory
+
+
+def test_pbrs_keeps_classes_in_equal_shares() -> None:
+    labels = [0] * 30 + [1] * 4 + [2] * 30
+    memory = offered(PbrsMemory(12, seed=0), labels)
+    assert len(memory) == 12
+    assert [memory.labels.count(c) for c in range(3)] == [4, 4, 4]
+    assert all(labels[int(image)] == label for image, label in zip(memory.images, memory.labels, strict=True))
+
+
+def test_pbrs_of_one_class_gives_all_images_equal_chances() -> None:
+    trials = 600
+    kept = torch.zeros(20)
+    for seed in range(trials):
+        for image in offered(PbrsMemory(5, seed), [0] * 20).images:
+            kept[int(image)] += 1
+    expected, deviation = trials / 4, (trials * 0.25 * 0.75) ** 0.5
+    assert (kept - expected).abs().max() < 4 * deviation
+
+
+def test_cstu_respects_quotas_and_lets_only_worse_images_leave() -> None:
+    rng = torch.Generator().manual_seed(0)
+    memory = CstuMemory(capacity=16, classes=5)
+    for i in range(200):
+        label = int(torch.randint(3 if i < 100 else 5, (), generator=rng))
+        entropy = float(torch.rand((), generator=rng)) * math.log(5)
+        before = {float(image): memory.score(k) for k, image in enumerate(memory.images)}
+        memory.offer_(torch.tensor(float(i)), label, entropy)
+        now = {float(image) for image in memory.images}
+        gone = before.keys() - now
+        assert len(gone) <= 1
+        assert all(before[g] > 0.5 + entropy / math.log(5) for g in gone)
+        assert len(memory) <= 16
+        assert max(memory.labels.count(c) for c in range(5)) <= math.ceil(16 / 5)
+
+
+def test_a_new_image_of_cstu_has_age_one_and_all_grow_older() -> None:
+    assert offered(CstuMemory(4, 2), [0, 1, 0], [0.1, 0.2, 0.3]).ages == [3, 2, 1]
+
+
+@pytest.mark.parametrize("memory", [PbrsMemory(4, 0), CstuMemory(4, 2)])
+def test_a_memory_keeps_copies(memory: Any) -> None:
+    image = torch.zeros(1)
+    memory.offer_(image, 0, *([0.1] if isinstance(memory, CstuMemory) else []))
+    image += 1
+    assert memory.images[0] == 0
+
+
+# -- TBR -------------------------------------------------------------------------------------------
+
+
+def test_the_first_batch_of_tbr_is_normalised_by_itself(resnet: Model) -> None:
+    method = ready("tbr", copy.deepcopy(resnet))
+    resnet.use_batch_statistics()
+    assert torch.allclose(predict(method, images()), plain(resnet, images()), atol=1e-4)
+
+
+def test_tbr_on_the_same_batch_again_and_again_is_constant(resnet: Model) -> None:
+    method = ready("tbr", resnet)
+    first = predict(method, images())
+    for _ in range(2):
+        assert torch.allclose(predict(method, images()), first, atol=1e-3)
+
+
+def test_tbr_without_weight_of_the_past_uses_the_batch_before(resnet: Model) -> None:
+    method = ready("tbr", resnet, momentum=0.0)
+    one, two, three = (maps(seed) for seed in (1, 2, 3))
+    norm = method.layers[0]
+    norm.norm = layer()
+    norm.reset()
+    for x in (one, two):
+        norm(x)
+        norm.running = norm.proposed
+    with torch.no_grad():
+        found = norm(three)
+    variance, mean = torch.var_mean(two, (0, 2, 3), correction=0, keepdim=True)
+    weight, bias = norm.norm.weight.view(-1, 1, 1), norm.norm.bias.view(-1, 1, 1)
+    wanted = (three - mean) / (variance + norm.norm.eps).sqrt() * weight + bias
+    assert torch.allclose(found, wanted, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["tbr", "iabn"])
+def test_they_refuse_networks_without_batch_norm(name: str) -> None:
+    vit = registry.load("models", "vit-micro")().build()
+    assert registry.load("methods", name)().unsupported(vit) == (
+        "needs BatchNorm2d layers, and vit-micro has none"
+    )
