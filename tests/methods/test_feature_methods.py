@@ -11,7 +11,7 @@ from torch import Tensor
 from tests.methods.streams import images, plain, predict, ready
 from tta_bench.api import Model
 from tta_bench.plugins import registry
-from tta_bench_methods.prior_correction import smoothed_prior
+from tta_bench_methods.features.prior_correction import smoothed_prior
 
 
 @pytest.fixture(params=["vit-micro", "resnet-micro", "vim-micro"])

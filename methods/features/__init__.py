@@ -1,0 +1,1 @@
+"""Methods that read only the features of an ordinary pass, which they share with Source."""
