@@ -29,7 +29,7 @@ from tta_bench_quantizers._core.sites import (
     replace_module,
     site_fields,
 )
-from tta_bench_quantizers._engines.install import install_engine_, integer_sites_of
+from tta_bench_quantizers._engines.install import install_engine_, integer_sites_of, unsupported_network
 from tta_bench_quantizers._engines.option import Engine, EngineOption
 
 
@@ -80,6 +80,9 @@ class UniformQuantizer(EngineOption, SiteReporting):
             replace_module(model.net, site, new)
         allow_in_place_(model.net)
         install_engine_(self.engine, model)
+
+    def unsupported(self, model: Model) -> str | None:
+        return super().unsupported(model) or unsupported_network(self.engine, model)
 
     def integer_sites(self, quantised: Model) -> list[str]:
         return integer_sites_of(self.engine, quantised)

@@ -45,6 +45,11 @@ class PackedWeight:
     def __deepcopy__(self, memo: dict[int, Any]) -> PackedWeight:
         return self
 
+    @property
+    def weight(self) -> Tensor:
+        """The weight in float, computed from the codes at each call."""
+        return dequantize(self.codes, self.scale)
+
 
 class IntegerLayer(nn.Module):
     """A quantised layer whose products are computed in integers."""
@@ -61,7 +66,7 @@ class IntegerLayer(nn.Module):
     @property
     def weight(self) -> Tensor:
         """The weight in float, computed from the codes at each call."""
-        return dequantize(self.packed.codes, self.packed.scale)
+        return self.packed.weight
 
     def extra_repr(self) -> str:
         return f"{'x'.join(map(str, self.packed.codes.shape))}, bits={self.bits}"

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from tta_bench.api import Bits, Model, Quantizer
 
 # simulated: float32 arithmetic on the values of the codes. The others multiply integers.
-Engine: TypeAlias = Literal["simulated", "torch-int8"]
+Engine: TypeAlias = Literal["simulated", "torch-int8", "onnxruntime"]
 
 
 class EngineOption(Quantizer):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from functools import cache
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from tta_bench.data.cifar10.mini import Cifar10Mini
 from tta_bench.models.micro import ResNetMicro, VimMicro, VitMicro
 from tta_bench.plugins import registry
 from tta_bench_quantizers._core.activations import UniformActivation
+from tta_bench_quantizers._core.sites import replace_module
 from tta_bench_quantizers._engines.integer_layers import IntegerLayer, input_grid
 from tta_bench_quantizers._engines.unsigned_codes import _eager, unsigned_codes
 from tta_bench_quantizers.adalog.quantizer import AdaLog
@@ -26,20 +28,33 @@ from tta_bench_quantizers.ptq4vm.quantizer import Ptq4Vm
 from tta_bench_quantizers.uniform import UniformQuantizer
 
 NETWORKS: dict[str, type[ModelSource]] = {"vit": VitMicro, "resnet": ResNetMicro, "vim": VimMicro}
-ENGINES = ("torch-int8",)
+HAS_ONNX = all(find_spec(name) for name in ("onnx", "onnxruntime"))
+with_onnx = pytest.mark.skipif(not HAS_ONNX, reason="the extra tta-bench[onnx] is not installed")
+ENGINES = ("torch-int8", pytest.param("onnxruntime", marks=with_onnx))
 METHODS = {"zoa": {}, "foa": {"k": 2}, "t3a": {}, "lame": {}, "shift": {}, "bn-adapt": {}}
+
+
+def model_of(network: str) -> Model:
+    return NETWORKS[network]().build()
 
 
 @cache
 def calibrated(network: str) -> Calibration:
     """The calibration that all engines of a network share."""
     images = Cifar10Mini().source_images()[:32]
-    return UniformQuantizer().calibrate(NETWORKS[network]().build(), images, lambda *_: None)
+    return UniformQuantizer().calibrate(model_of(network), images, lambda *_: None)
 
 
 @cache
 def loaded(network: str, engine: str) -> Model:
-    return UniformQuantizer(engine=engine).install(NETWORKS[network]().build(), calibrated(network))
+    return UniformQuantizer(engine=engine).install(model_of(network), calibrated(network))
+
+
+def supported(network: str, engine: str) -> str:
+    """The engine, unless it has no graph of this network."""
+    if (network, engine) == ("vim", "onnxruntime"):
+        pytest.skip("no graph of a scan")
+    return engine
 
 
 def fresh(network: str, engine: str) -> Model:
@@ -124,6 +139,7 @@ def test_layers_of_other_grids_stay_simulated() -> None:
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_engine_agrees_with_the_simulation(engine: str, network: str, domain: tuple[str, int]) -> None:
+    engine = supported(network, engine)
     found = agreement(loaded(network, engine), loaded(network, "simulated"), shown(*domain))
     assert found.share >= 0.98
     assert found.largest_difference < 0.5
@@ -132,7 +148,7 @@ def test_engine_agrees_with_the_simulation(engine: str, network: str, domain: tu
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_batch_statistics_and_prompts_reach_the_engine(engine: str, network: str) -> None:
-    simulation, model = fresh(network, "simulated"), fresh(network, engine)
+    simulation, model = fresh(network, "simulated"), fresh(network, supported(network, engine))
     prompt = model.new_prompt(3, torch.Generator().manual_seed(0))
     x = shown()[:32]
     for each in (simulation, model):
@@ -181,6 +197,64 @@ def test_refusals_have_reasons() -> None:
     assert UniformQuantizer(bits="W4A4").unsupported(vit) is None
     with pytest.raises(ValueError, match="engine"):
         UniformQuantizer(engine="abacus")  # type: ignore[arg-type]
+
+
+def test_networks_without_a_graph_are_refused() -> None:
+    scheme = UniformQuantizer(engine="onnxruntime")
+    if not HAS_ONNX:
+        assert "pip install tta-bench[onnx]" in (scheme.unsupported(model_of("vit")) or "")
+        return
+    assert "no graph of the blocks of vim-micro" in (scheme.unsupported(model_of("vim")) or "")
+    for network in ("vit", "resnet"):
+        model = model_of(network)
+        assert scheme.unsupported(model) is None
+        attribute = "attn" if network == "vit" else "aa"
+        setattr(model.blocks[2], attribute, nn.AvgPool2d(2))
+        assert "has no graph of block" in (scheme.unsupported(model) or "")
+
+
+def test_without_the_extra_the_reason_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tta_bench_quantizers._engines.install.find_spec", lambda name: None)
+    reason = UniformQuantizer(engine="onnxruntime").unsupported(model_of("vit"))
+    assert reason == ("engine onnxruntime needs onnx and onnxruntime; run `pip install tta-bench[onnx]`")
+
+
+@with_onnx
+@pytest.mark.parametrize("network", ["vit", "resnet"])
+def test_a_norm_that_the_session_cannot_see_is_an_error(network: str) -> None:
+    for change in ("replace", "hook"):
+        model = fresh(network, "onnxruntime")
+        name = next(norm.name for norm in model.norms() if norm.block == 1)
+        if change == "replace":
+            replace_module(model.net, name, nn.Identity())
+        else:
+            model.net.get_submodule(name).register_forward_hook(lambda *_: None)
+        with pytest.raises(RuntimeError, match=r"was replaced or has a hook.*torch-int8 or simulated"):
+            model(shown()[:2])
+
+
+@with_onnx
+@pytest.mark.parametrize("network", ["vit", "resnet"])
+def test_sessions_read_norm_parameters_at_every_call(network: str) -> None:
+    simulation, model = fresh(network, "simulated"), fresh(network, "onnxruntime")
+    x = shown()[:16]
+    with torch.no_grad():
+        before = model(x)
+        for each in (simulation, model):
+            for norm in each.norms():
+                norm.module.weight.mul_(1.02)
+                norm.module.bias.add_(0.01)
+        after, wanted = model(x), simulation(x)
+    assert not torch.allclose(before, after, atol=1e-2)
+    assert (after - wanted).abs().median() < 1e-3
+
+
+@with_onnx
+def test_prompts_take_their_range_from_the_patch_weights() -> None:
+    draws = [
+        fresh("vit", e).new_prompt(3, torch.Generator().manual_seed(0)) for e in ("simulated", "onnxruntime")
+    ]
+    assert torch.equal(*draws)
 
 
 def test_gradient_methods_are_refused_on_engines() -> None:

@@ -1,0 +1,60 @@
+"""The graphs of timm's residual blocks, on feature maps [batch, height, width, channels]."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from timm.models.resnet import BasicBlock, Bottleneck
+from torch import nn
+
+from tta_bench_quantizers._engines.onnx_graphs.builder import GraphBuilder
+
+
+def unsupported_part(net: Any) -> str | None:
+    """The first block that has no graph here; None if all have."""
+    stages = {name: getattr(net, name) for name in ("layer1", "layer2", "layer3", "layer4")}
+    blocks = {f"{name}.{index}": block for name, stage in stages.items() for index, block in enumerate(stage)}
+    return next((f"block {name}" for name, block in blocks.items() if not _is_plain(block)), None)
+
+
+def _is_plain(block: Any) -> bool:
+    """Whether a block is made of convolutions, BatchNorm and ReLU only, on a branch and on its shortcut."""
+    if type(block) not in (BasicBlock, Bottleneck) or block.se is not None:
+        return False
+    shortcut = [] if block.downsample is None else list(block.downsample)
+    if [type(part) for part in shortcut] not in ([], [nn.Conv2d, nn.BatchNorm2d]):
+        return False
+    layers = [m for m in block.modules() if isinstance(m, nn.Conv2d)]
+    return (
+        all(layer.groups == 1 and layer.dilation == (1, 1) for layer in layers)
+        and all(type(_norm(block, i)) is nn.BatchNorm2d for i in range(1, _depth(block) + 1))
+        and all(isinstance(getattr(block, f"act{i}"), nn.ReLU) for i in range(1, _depth(block) + 1))
+        and isinstance(block.aa, nn.Identity)
+    )
+
+
+def _depth(block: Any) -> int:
+    """Convolutions on the branch."""
+    return 3 if hasattr(block, "conv3") else 2
+
+
+def _norm(block: Any, number: int) -> Any:
+    return getattr(block, f"bn{number}")
+
+
+def block_graph(block: Any, site: str) -> bytes:
+    """One residual block; parameters and stored statistics of its norms are inputs."""
+    graph = GraphBuilder(site)
+    entering = graph.input("input", ["batch", "height", "width", block.conv1.codes.shape[1]])
+    x, depth = entering, _depth(block)
+    for number in range(1, depth + 1):
+        x = graph.convolution(x, getattr(block, f"conv{number}"), f"{site}.conv{number}")
+        x = graph.batch_norm(x, _norm(block, number), f"bn{number}")
+        if number < depth:
+            x = graph.op("Relu", x)
+    if block.downsample is not None:
+        shortcut = graph.convolution(entering, block.downsample[0], f"{site}.downsample.0")
+        entering = graph.batch_norm(shortcut, block.downsample[1], "downsample.1")
+    total = graph.op("Relu", graph.op("Add", x, entering))
+    width = _norm(block, depth).num_features
+    return graph.finish(total, ["batch", "out_height", "out_width", width])

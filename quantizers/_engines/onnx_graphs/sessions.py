@@ -1,0 +1,134 @@
+"""Modules that run a graph on ONNX Runtime. Norm layers stay modules; each call reads their parameters."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import torch
+from torch import Tensor, nn
+
+INTEGER_OPERATORS = (
+    "MatMulIntegerToFloat",
+    "QLinearMatMul",
+    "QGemm",
+    "MatMulInteger",
+    "DynamicQuantizeMatMul",
+)
+QUIET = 3  # errors only
+
+
+class Session:
+    """An inference session and the file it was made from; copies of a network share it."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.session = _started(content)
+        self.inputs = [each.name for each in self.session.get_inputs()]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Session:
+        return self
+
+    def run(self, feeds: Mapping[str, Any]) -> Tensor:
+        """The output for these inputs."""
+        (output,) = self.session.run(None, dict(feeds))
+        return torch.from_numpy(output)
+
+    def integer_sites(self) -> Iterator[str]:
+        """The sites whose product the optimised graph computes in integers."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "optimised.onnx"
+            _started(self.content, path)
+            for node in onnx.load(str(path)).graph.node:
+                if node.op_type in INTEGER_OPERATORS:
+                    yield node.name
+
+
+def _started(content: bytes, optimised: Path | None = None) -> onnxruntime.InferenceSession:
+    """A session on the CPU with as many threads as PyTorch; memory is freed after every pass."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.inter_op_num_threads = 1
+    options.enable_cpu_mem_arena = options.enable_mem_pattern = False  # one arena for each block would add up
+    options.log_severity_level = QUIET
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    if optimised is not None:
+        options.optimized_model_filepath = str(optimised)
+    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+
+class SessionModule(nn.Module):
+    """A graph from tensor to tensor; `norms` are the layers, by name, whose parameters it reads."""
+
+    def __init__(self, content: bytes, norms: Mapping[str, nn.Module] | None = None) -> None:
+        super().__init__()
+        self.session = Session(content)
+        self.names = {name: type(norm) for name, norm in (norms or {}).items()}
+        for name, norm in (norms or {}).items():
+            self._place(name, norm)
+
+    def _place(self, name: str, norm: nn.Module) -> None:
+        """Keep a norm under its name, so that the network's names stay the same."""
+        parent, _, child = name.rpartition(".")
+        if parent:
+            self.add_module(parent, nn.ModuleDict({child: norm}))
+        else:
+            self.add_module(child, norm)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.session.run({"input": _array(x)} | self.parameters_now())
+
+    def parameters_now(self) -> dict[str, Any]:
+        """The parameters of the norms as they are now, and whether they use the statistics of the batch."""
+        feeds: dict[str, Any] = {}
+        for name, kind in self.names.items():
+            norm: Any = self.get_submodule(name)
+            if type(norm) is not kind or norm._forward_hooks or norm._forward_pre_hooks:
+                raise RuntimeError(
+                    f"{name} was replaced or has a hook, and engine onnxruntime computes norms itself. "
+                    "Use engine torch-int8 or simulated for this method."
+                )
+            feeds |= {f"{name}.weight": _array(norm.weight), f"{name}.bias": _array(norm.bias)}
+            if kind is nn.BatchNorm2d:
+                feeds |= _statistics(name, norm)
+        return feeds
+
+
+class FeatureMapSession(SessionModule):
+    """A graph on feature maps with channels last: PyTorch's channels-last tensors, without a copy."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+class HeadSession(SessionModule):
+    """The classifier: an axis more, because runtimes compute a product of matrices in float."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x[:, None])[:, 0]
+
+
+class PatchSession(SessionModule):
+    """The patch embedding. `proj` has the weight, from which prompts take their range."""
+
+    def __init__(self, content: bytes, proj: Any) -> None:
+        super().__init__(content)
+        self.proj = proj
+
+
+def _statistics(name: str, norm: Any) -> dict[str, Any]:
+    """Stored statistics; without any, those of the batch are used."""
+    if norm.running_mean is None:
+        idle = np.zeros(norm.num_features, np.float32)
+        return {f"{name}.mean": idle, f"{name}.variance": idle, "batch_statistics": np.array(True)}
+    stored = {f"{name}.mean": _array(norm.running_mean), f"{name}.variance": _array(norm.running_var)}
+    return stored | {"batch_statistics": np.array(norm.training)}
+
+
+def _array(x: Tensor) -> np.ndarray:
+    return x.detach().contiguous().numpy()

@@ -1,0 +1,97 @@
+"""The graphs of timm's vision transformers: patch embedding and blocks."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from timm.layers import Attention, Mlp, PatchEmbed
+from timm.models.vision_transformer import Block
+from torch import nn
+
+from tta_bench_quantizers._core.layers import QuantConv2d
+from tta_bench_quantizers._engines.onnx_graphs.builder import GraphBuilder
+
+TOKENS = ("batch", "tokens")
+
+
+def unsupported_part(net: Any) -> str | None:
+    """The first part of a transformer that has no graph here; None if all have."""
+    patch: Any = net.patch_embed
+    if type(patch) is not PatchEmbed or not (patch.flatten and _idle(patch.norm)) or patch.dynamic_img_pad:
+        return "its patch embedding"
+    return next((f"block {index}" for index, block in enumerate(net.blocks) if not _is_plain(block)), None)
+
+
+def _is_plain(block: Any) -> bool:
+    """Whether a block is attention and MLP behind LayerNorms, with nothing that the graph would leave out."""
+    if type(block) is not Block or type(block.attn) is not Attention or type(block.mlp) is not Mlp:
+        return False
+    attn, mlp = block.attn, block.mlp
+    optional = (attn.q_norm, attn.k_norm, getattr(attn, "norm", None), getattr(attn, "gate", None), mlp.norm)
+    norms = (block.norm1, block.norm2)
+    return (
+        all(part is None or _idle(part) for part in optional)
+        and all(isinstance(norm, nn.LayerNorm) and norm.bias is not None for norm in norms)
+        and isinstance(mlp.act, nn.GELU)
+    )
+
+
+def _idle(module: Any) -> bool:
+    return isinstance(module, nn.Identity)
+
+
+def patch_graph(layer: QuantConv2d, size: int, site: str) -> bytes:
+    """Patch embedding of normalised images [batch, 3, size, size]: tokens [batch, patches, width]."""
+    graph = GraphBuilder("patch_embedding")
+    tokens = add_patches(graph, graph.input("input", ["batch", 3, size, size]), layer, size, site)
+    return graph.finish(tokens, ["batch", (size // layer.codes.shape[-1]) ** 2, len(layer.codes)])
+
+
+def add_patches(graph: GraphBuilder, x: str, layer: QuantConv2d, size: int, site: str) -> str:
+    """Cut images into patches as codes, and multiply: a convolution whose windows do not overlap."""
+    channels, side = layer.codes.shape[1], layer.codes.shape[-1]
+    rows = size // side
+    codes, scale, zero = graph.quantized(x, layer)
+    split = graph.op("Reshape", codes, graph.integers(-1, channels, rows, side, rows, side))
+    patches = graph.op("Transpose", split, perm=[0, 2, 4, 3, 5, 1])
+    codes = graph.op("Reshape", patches, graph.integers(-1, rows * rows, side * side * channels))
+    return graph.product(codes, scale, zero, layer, site)
+
+
+def block_graph(block: Any, site: str) -> bytes:
+    """One block, tokens to tokens, at any number of tokens; the parameters of its norms are inputs."""
+    width = block.norm1.normalized_shape[0]
+    graph = GraphBuilder(site)
+    x = graph.input("input", [*TOKENS, width])
+    attention = _attention(graph, graph.layer_norm(x, block.norm1, "norm1"), block.attn, f"{site}.attn")
+    x = graph.op("Add", x, _layer_scale(graph, attention, block.ls1))
+    hidden = _mlp(graph, graph.layer_norm(x, block.norm2, "norm2"), block.mlp, f"{site}.mlp")
+    x = graph.op("Add", x, _layer_scale(graph, hidden, block.ls2))
+    return graph.finish(x, [*TOKENS, width])
+
+
+def _attention(graph: GraphBuilder, x: str, attn: Any, site: str) -> str:
+    """Self-attention; its two products are in float, as in the simulation."""
+    heads, width = attn.num_heads, attn.proj.in_features
+    qkv = graph.linear(x, attn.qkv, f"{site}.qkv")
+    split = graph.op("Reshape", qkv, graph.integers(0, 0, 3, heads, -1))
+    by_head = graph.op("Transpose", split, perm=[2, 0, 3, 1, 4])
+    q, k, v = (graph.op("Gather", by_head, graph.constant(np.int64(i)), axis=0) for i in range(3))
+    scaled = graph.op("Mul", q, graph.constant(np.float32(1 / math.sqrt(width // heads))))
+    scores = graph.op("MatMul", scaled, graph.op("Transpose", k, perm=[0, 1, 3, 2]), name=f"{site}.matmul1")
+    weights = graph.op("Softmax", scores, axis=-1)
+    values = graph.op("MatMul", weights, v, name=f"{site}.matmul2")
+    joined = graph.op("Transpose", values, perm=[0, 2, 1, 3])
+    return graph.linear(graph.op("Reshape", joined, graph.integers(0, 0, width)), attn.proj, f"{site}.proj")
+
+
+def _mlp(graph: GraphBuilder, x: str, mlp: Any, site: str) -> str:
+    hidden = graph.linear(x, mlp.fc1, f"{site}.fc1")
+    active = graph.op("Gelu", hidden, approximate=mlp.act.approximate)
+    return graph.linear(active, mlp.fc2, f"{site}.fc2")
+
+
+def _layer_scale(graph: GraphBuilder, x: str, scale: Any) -> str:
+    return x if _idle(scale) else graph.op("Mul", x, graph.constant(scale.gamma))
