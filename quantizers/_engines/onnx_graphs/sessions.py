@@ -88,7 +88,7 @@ class SessionModule(nn.Module):
         feeds: dict[str, Any] = {}
         for name, kind in self.names.items():
             norm: Any = self.get_submodule(name)
-            if type(norm) is not kind or norm._forward_hooks or norm._forward_pre_hooks:
+            if _is_changed(norm, kind):
                 raise RuntimeError(
                     f"{name} was replaced or has a hook, and engine onnxruntime computes norms itself. "
                     "Use engine torch-int8 or simulated for this method."
@@ -119,6 +119,11 @@ class PatchSession(SessionModule):
     def __init__(self, content: bytes, proj: Any) -> None:
         super().__init__(content)
         self.proj = proj
+
+
+def _is_changed(norm: nn.Module, kind: type) -> bool:
+    """Whether a method has replaced a norm, or given it work that a session does not do."""
+    return type(norm) is not kind or bool(norm._forward_hooks or norm._forward_pre_hooks)
 
 
 def _statistics(name: str, norm: Any) -> dict[str, Any]:
