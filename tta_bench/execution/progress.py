@@ -1,4 +1,4 @@
-"""Progress of a run: a bar with the remaining time on a terminal, plain lines elsewhere."""
+"""Progress of a run: a bar with the remaining time on a terminal or in a notebook, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rich import progress as bar
 from rich.console import Console
 
+from tta_bench.execution.notebook_progress import NotebookProgress
 from tta_bench.planning.tasks import tasks
 from tta_bench.planning.time_left import TimeLeft, planned_work
 from tta_bench.storage.record import Record
@@ -43,7 +44,7 @@ class RunProgress:
         self.time_left = TimeLeft(planned_work(tasks(cells, share)))
         already = f", {done} done already" if done else ""
         self.note(f"{len(cells)} cells to run{already}, {self.expected} records.")
-        if not self.console.is_terminal:
+        if not (self.console.is_terminal or self.console.is_jupyter):
             yield
             return
         columns = (
@@ -53,7 +54,8 @@ class RunProgress:
             bar.TimeElapsedColumn(),
             bar.TextColumn("{task.fields[left]}"),
         )
-        with bar.Progress(*columns, console=self.console) as self.bars:
+        kind = NotebookProgress if self.console.is_jupyter else bar.Progress
+        with kind(*columns, console=self.console) as self.bars:
             self.bar = self.bars.add_task("starting", total=self.expected, left="")
             yield
         self.bars = None
