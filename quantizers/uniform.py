@@ -29,7 +29,12 @@ from tta_bench_quantizers._core.sites import (
     replace_module,
     site_fields,
 )
-from tta_bench_quantizers._engines.install import install_engine_, integer_sites_of, unsupported_network
+from tta_bench_quantizers._engines.install import (
+    install_engine_,
+    integer_sites_of,
+    network_files_of,
+    unsupported_network,
+)
 from tta_bench_quantizers._engines.option import Engine, EngineOption
 
 
@@ -86,6 +91,9 @@ class UniformQuantizer(EngineOption, SiteReporting):
 
     def integer_sites(self, quantised: Model) -> list[str]:
         return integer_sites_of(self.engine, quantised)
+
+    def network_files(self, model: Model) -> dict[str, bytes]:
+        return network_files_of(model)
 
     def packed_bytes(self, model: Model) -> int:
         sites = {}

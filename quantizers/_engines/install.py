@@ -41,3 +41,10 @@ def integer_sites_of(engine: Engine, model: Model) -> list[str]:
 
         return network.session_sites(model)
     return []
+
+
+def network_files_of(model: Model) -> dict[str, bytes]:
+    """A simulated network as ONNX files."""
+    from tta_bench_quantizers._engines.onnx_graphs.files import network_files
+
+    return network_files(model)

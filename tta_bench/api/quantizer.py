@@ -77,6 +77,10 @@ class Quantizer(Plugin):
         """The sites whose products the quantised model really computes in integers."""
         return []
 
+    def network_files(self, model: Model) -> dict[str, bytes]:
+        """The quantised model as files for other programs, by name; raises Unsupported if it cannot."""
+        raise Unsupported(f"{type(self).__name__} has no form as ONNX files")
+
     def calibration_set(self, source_images: Tensor) -> Tensor:
         """The clean images for calibration; raises Unsupported if they are needed and the data has none."""
         if self.calibration_images and not len(source_images):

@@ -45,17 +45,8 @@ class QuantizationRequest:
 
 def describe(request: QuantizationRequest) -> Description:
     """Sites of a quantised model with bits, scales, clip rates and signal-to-noise ratios."""
-    torch.set_num_threads(request.threads)
-    source: ModelSource = configured("models", request.model, request.settings("models"))
-    bits = {"bits": request.bits} if request.bits else {}
-    scheme: Quantizer = configured("quantizers", request.quantizer, request.settings("quantizers") | bits)
-    source.fetch()
-    floating = source.build()
-    images = _source_images(request, source, floating.input_size)
-    if reason := scheme.unsupported(floating):
-        raise UserError(f"{request.quantizer} on {request.model}: {reason}.")
     start = time.monotonic()
-    found = _calibrated(request, source, scheme, floating, images)
+    scheme, floating, images, found = prepared(request)
     seconds = time.monotonic() - start
     simulation = (scheme.simulated() or scheme).install(copy.deepcopy(floating), found)
     rows = [asdict(site) for site in scheme.report(simulation, floating, images[:REPORT_IMAGES])]
@@ -73,6 +64,20 @@ def describe(request: QuantizationRequest) -> Description:
         summary |= _engine_facts(scheme, floating, simulation, found, images, rows)
     head = ", ".join(f"{key} {value}" for key, value in summary.items())
     return Description(f"{head}\n\n{columns([_shown(row) for row in rows])}", summary | {"report": rows})
+
+
+def prepared(request: QuantizationRequest) -> tuple[Quantizer, Model, Tensor, Calibration]:
+    """The quantizer, the float model, the clean images, and the calibration that a run would use."""
+    torch.set_num_threads(request.threads)
+    source: ModelSource = configured("models", request.model, request.settings("models"))
+    bits = {"bits": request.bits} if request.bits else {}
+    scheme: Quantizer = configured("quantizers", request.quantizer, request.settings("quantizers") | bits)
+    source.fetch()
+    floating = source.build()
+    images = _source_images(request, source, floating.input_size)
+    if reason := scheme.unsupported(floating):
+        raise UserError(f"{request.quantizer} on {request.model}: {reason}.")
+    return scheme, floating, images, _calibrated(request, source, scheme, floating, images)
 
 
 def _engine_facts(

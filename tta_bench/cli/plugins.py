@@ -155,6 +155,36 @@ def quantize(
 
 
 @app.command()
+def export(
+    model: Annotated[str, typer.Option(help="a model's name")],
+    output: Annotated[Path, typer.Option("--output", help="folder to write to")],
+    quantizer: Annotated[str, typer.Option(help="a quantizer's name")] = "uniform",
+    bits: BitsOfBoth = None,
+    data: Annotated[
+        str, typer.Option(help="data whose clean images are used for calibration")
+    ] = "cifar10-mini",
+    set: Annotated[
+        list[str] | None, typer.Option("--set", help="quantizer parameter, e.g. scale=minmax")
+    ] = None,
+    set_model: Annotated[
+        list[str] | None, typer.Option("--set-model", help="model parameter, e.g. weights=PATH")
+    ] = None,
+    set_data: SetData = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a quantised network as ONNX files, to run and adapt it without this package.
+
+    The norm layers' parameters are inputs of the graphs; network.json describes all inputs and outputs.
+    """
+    from tta_bench.checks.export import describe
+    from tta_bench.checks.quantization import QuantizationRequest
+
+    params = {"quantizers": set or [], "models": set_model or [], "data": set_data or []}
+    request = QuantizationRequest(model, quantizer, bits, data, params, threads=1)
+    show(describe(request, output), as_json)
+
+
+@app.command()
 def doctor(
     results: Results = Path("results"),
     ray: Annotated[bool, typer.Option("--ray", help="also start Ray and run a task on a worker")] = False,

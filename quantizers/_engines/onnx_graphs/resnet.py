@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from timm.models.resnet import BasicBlock, Bottleneck
 from torch import nn
 
@@ -58,3 +59,43 @@ def block_graph(block: Any, site: str) -> bytes:
     total = graph.op("Relu", graph.op("Add", x, entering))
     width = _norm(block, depth).num_features
     return graph.finish(total, ["batch", "out_height", "out_width", width])
+
+
+def stem_graph(model: Any) -> bytes:
+    """Images in [0, 1] to the first convolution's output, in float as in the engine."""
+    layer, size = model.net.conv1, model.input_size
+    quantiser = model.input_quantizer
+    graph = GraphBuilder("stem")
+    x = graph.input("input", ["batch", 3, size, size])
+    centred = graph.op("Sub", x, graph.constant(model.mean))
+    grid = graph.constant(np.float32(quantiser.scale)), graph.constant(np.uint8(-quantiser.bounds()[0]))
+    codes = graph.op("QuantizeLinear", graph.op("Div", centred, graph.constant(model.std)), *grid)
+    stored = graph.constant(layer.codes, "conv1.codes"), graph.constant(layer.scale, "conv1.scale")
+    weight = graph.op(
+        "DequantizeLinear", *stored, graph.constant(np.zeros(len(layer.codes), np.int8)), axis=0
+    )
+    (down, right), (top, left), _, _ = layer.geometry
+    inputs = [graph.op("DequantizeLinear", codes, *grid), weight]
+    if layer.bias is not None:
+        inputs.append(graph.constant(layer.bias))
+    out = graph.op("Conv", *inputs, name="conv1", strides=[down, right], pads=[top, left, top, left])
+    last = graph.op("Transpose", out, perm=[0, 2, 3, 1])
+    return graph.finish(last, ["batch", "height", "width", len(layer.codes)])
+
+
+def entry_graph(model: Any) -> bytes:
+    """From the first convolution's output to the first block: norm, ReLU and pooling."""
+    net, width = model.net, model.net.bn1.num_features
+    graph = GraphBuilder("entry")
+    x = graph.batch_norm(graph.input("input", ["batch", "height", "width", width]), net.bn1, "bn1")
+    x = graph.op("Relu", x)
+    if isinstance(net.maxpool, nn.MaxPool2d):
+        pool: Any = net.maxpool
+        sizes = {
+            "kernel_shape": [pool.kernel_size] * 2,
+            "strides": [pool.stride] * 2,
+            "pads": [pool.padding] * 4,
+        }
+        pooled = graph.op("MaxPool", graph.op("Transpose", x, perm=[0, 3, 1, 2]), **sizes)
+        x = graph.op("Transpose", pooled, perm=[0, 2, 3, 1])
+    return graph.finish(x, ["batch", "out_height", "out_width", width])

@@ -95,3 +95,30 @@ def _mlp(graph: GraphBuilder, x: str, mlp: Any, site: str) -> str:
 
 def _layer_scale(graph: GraphBuilder, x: str, scale: Any) -> str:
     return x if _idle(scale) else graph.op("Mul", x, graph.constant(scale.gamma))
+
+
+def stem_graph(model: Any) -> bytes:
+    """Images in [0, 1] to tokens with positions: everything before the first block."""
+    net, size = model.net, model.input_size
+    proj, grid = net.patch_embed.proj, (size // net.patch_embed.proj.codes.shape[-1]) ** 2
+    graph = GraphBuilder("stem")
+    x = graph.input("input", ["batch", 3, size, size])
+    centred = graph.op("Sub", x, graph.constant(model.mean))
+    tokens = add_patches(
+        graph, graph.op("Div", centred, graph.constant(model.std)), proj, size, "patch_embed.proj"
+    )
+    first = [token for token in (net.cls_token, getattr(net, "reg_token", None)) if token is not None]
+    if net.no_embed_class:
+        tokens = graph.op("Add", tokens, graph.constant(net.pos_embed))
+    for token in reversed(first):
+        tokens = _prepended(graph, tokens, token)
+    if not net.no_embed_class:
+        tokens = graph.op("Add", tokens, graph.constant(net.pos_embed))
+    return graph.finish(tokens, ["batch", grid + net.num_prefix_tokens, len(proj.codes)])
+
+
+def _prepended(graph: GraphBuilder, tokens: str, token: Any) -> str:
+    """The tokens of every image behind one that all images share."""
+    batch = graph.op("Shape", tokens, start=0, end=1)
+    shape = graph.op("Concat", batch, graph.integers(*token.shape[1:]), axis=0)
+    return graph.op("Concat", graph.op("Expand", graph.constant(token), shape), tokens, axis=1)
