@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import colorsys
 import csv
 import io
 import time
@@ -16,6 +17,7 @@ from tests.helpers.command import tta_bench
 from tests.helpers.report_results import DEMO, HOSTILE, WEIGHTS
 from tta_bench.storage.store import ResultStore
 from tta_bench.tables import frame as frames
+from tta_bench.tables.best import best_methods
 from tta_bench.tables.build import build, tied
 from tta_bench.tables.render import render
 from tta_bench.tables.table import Table, printed
@@ -296,6 +298,42 @@ def _best(answers: Answers, memory: float | None, forwards: float | None) -> tup
             break
         best.add(other)
     return best, text
+
+
+def test_the_page_opens_with_the_best_forward_only_method(open_page: Open, results: Path) -> None:
+    tidy = frames.load(ResultStore(results, DEMO.name))
+    for number in (1, 3):
+        browser = open_page(f"round={number}")
+        best = best_methods(tidy, number)
+        headline = next(each.sentence for each in best if each.bits != "FP32")
+        assert _text(browser, "#finding") == headline
+        items = browser.find_elements("css selector", "#findings li")
+        assert [item.text for item in items] == [each.sentence for each in best if each.sentence != headline]
+
+
+def test_methods_of_a_family_share_a_hue(open_page: Open) -> None:
+    """Blue: one pass. Orange: several forward passes. Violet: backward passes."""
+    browser = open_page()
+    swatches = browser.execute_script(
+        "return [...document.querySelectorAll('[data-facet=\"label\"] label')].map((label) =>"
+        " [label.querySelector('input').dataset.value,"
+        "  getComputedStyle(label.querySelector('.swatch')).color.match(/\\d+/g).map(Number)])"
+    )
+    hues = {name: 360 * colorsys.rgb_to_hsv(*colour)[0] for name, colour in swatches}
+    assert all(180 <= hues[name] <= 220 for name in (HOSTILE,))
+    assert all(10 <= hues[name] <= 45 for name in ("ZOA [paper]", "FOA"))
+    assert all(260 <= hues[name] <= 330 for name in hues if name.startswith(("TENT", "CoTTA")))
+    colours = [tuple(colour) for _, colour in swatches]
+    assert len(set(colours)) == len(colours)
+
+
+def test_the_best_forward_only_method_is_named_in_the_charts(open_page: Open, results: Path) -> None:
+    first = best_methods(frames.load(ResultStore(results, DEMO.name)), 3)[0].methods[0]
+    browser = open_page()
+    for section, chart in (("#rounds", "#rounds figure:first-of-type"), ("#budget", "#pareto")):
+        _drawn(browser, section)
+        marks = browser.find_elements("css selector", f"{chart} .mark-text text")
+        assert any(first in mark.text for mark in marks), section
 
 
 # Charts, heat map, ghosts, provenance -----------------------------------------------------------

@@ -16,14 +16,13 @@ from tta_bench.tables import frame
 from tta_bench.tables.assembly.published import cell_of
 from tta_bench.tables.assembly.records import TidyRecord, read
 from tta_bench.tables.assembly.row_records import RowRecords, by_row
+from tta_bench.tables.best import SOURCE, of_table
 from tta_bench.tables.build import build, tied
 from tta_bench.tables.reference import Reference, load
 from tta_bench.tables.table import Row, Table, TableError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-SOURCE = "source"  # the method without adaptation: the baseline of gains
 
 
 def gather(
@@ -97,6 +96,21 @@ class _StreamReport:
         rounds = self.frame["round"]
         return self.frame if number is None else self.frame[rounds.isna() | (rounds == number)]
 
+    def _findings(self, number: int) -> list[dict[str, Any]]:
+        """For each network the sentence on its best forward-only methods, and the row of the first."""
+        table = self.by_round["cost"][number]
+        own = [self.places[key_of(*pair)] for pair in flags.own_rows(table)]
+        ties = tied(self._shown(number), "cost", "accuracy")
+        baseline = set(self.frame["method"][self.frame["method_plugin"] == SOURCE])
+        return [
+            {
+                "sentence": best.sentence,
+                "quantised": best.bits != "FP32",
+                "row": None if best.place is None else own[best.place],
+            }
+            for best in of_table(table, ties, baseline)
+        ]
+
     def _ties(self, number: int) -> dict[int, list[int] | None]:
         """For each row, the rows of all models that are tied with it in a round."""
         own = [self.places[key_of(*pair)] for pair in flags.own_rows(self.by_round["cost"][number])]
@@ -117,6 +131,7 @@ class _StreamReport:
             "rounds": self.rounds,
             "cited": self.reference is not None,
             "rows": self._rows(),
+            "findings": {str(number): self._findings(number) for number in self.rounds},
             "ties": {str(number): self._ties(number) for number in self.rounds},
             "tables": tables | {"long-term": {"all": packed(self.long_term, self.places)}},
             "online": {str(number): online.curves(self.frame, number, of_cells) for number in self.rounds},
@@ -140,6 +155,7 @@ class _StreamReport:
             facts = {
                 "label": row.label,
                 "group": group.label,
+                "family": self._family(row.method),
                 "quantization": key.bits if key.bits == "FP32" else f"{key.quantizer} {key.bits}",
                 "source": None if source is None else self.places[source],
                 "flags": [flag._asdict() for flag in warnings],
@@ -147,6 +163,17 @@ class _StreamReport:
             }
             found.append(key._asdict() | facts)
         return found
+
+    def _family(self, method: str) -> str | None:
+        """What a method needs: one pass, several forward passes or backward passes; None if unknown."""
+        mine = self.frame[(self.frame["method"] == method) & (self.frame["status"] == "ok")]
+        if mine.empty:
+            return None
+        if (mine["method_plugin"] == SOURCE).any():
+            return "source"
+        if mine["backwards"].max() > 0:
+            return "gradients"
+        return "forwards" if mine["forwards"].max() > 1 else "one pass"
 
     def _reasons(self, row: Row) -> list[str]:
         """Why the average of a row is a dash."""

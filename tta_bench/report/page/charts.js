@@ -1,8 +1,23 @@
 // Charts: drawn with Vega-Lite as SVG in one style, when they come into view.
 
-const PALETTE = {
-  light: ["#0072b2", "#d55e00", "#00845f", "#b5558c", "#a97a00", "#2f8fc4", "#6f6f6f", "#8c564b"],
-  dark: ["#5aaeea", "#f2894a", "#35c79d", "#e29bc6", "#e3b341", "#8fd0f5", "#a8a8a8", "#c9907f"],
+// One hue for each family of methods, by what a batch costs them: one pass, several forward passes, or backward
+// passes. Shades, dashes and shapes tell methods of a family apart.
+const FAMILIES = {
+  "one pass": {
+    name: "one forward pass",
+    light: ["#0b5fa5", "#3c8fcf", "#1a7f86", "#6a9fd4", "#0a4270", "#4fa3a8"],
+    dark: ["#5aaeea", "#93cbf4", "#45bdc4", "#3a8fd0", "#b9dcf7", "#7fd3d8"],
+  },
+  forwards: {
+    name: "several forward passes",
+    light: ["#c8400a", "#e08a1e", "#9a2e00", "#b86a00", "#e2602f", "#7a4300"],
+    dark: ["#ff8a52", "#ffc04d", "#ff6d3a", "#e0a13a", "#ffab86", "#ffd98a"],
+  },
+  gradients: {
+    name: "backward passes",
+    light: ["#7d3fa0", "#b065cf", "#a3427f", "#55307a", "#c77fb4", "#8a6fb5"],
+    dark: ["#c795e6", "#e2bdf5", "#e08cc0", "#a57fd6", "#f0b6da", "#b9a6e0"],
+  },
 };
 const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3]];
 const GLYPHS = {
@@ -36,16 +51,26 @@ function lookOf(label) {
     ),
   );
   if (plain.has(label)) return { colour: styleOf("--ink"), dash: [2, 2], shape: "circle" };
-  const index = values("label")
-    .filter((other) => !plain.has(other))
-    .indexOf(label);
-  const colours = PALETTE[isDark() ? "dark" : "light"];
+  const others = values("label").filter((other) => !plain.has(other));
+  const family = familyOf(label);
+  const place = others.filter((other) => familyOf(other) === family).indexOf(label);
+  const colours = FAMILIES[family][isDark() ? "dark" : "light"];
   return {
-    colour: colours[index % colours.length],
-    dash: DASHES[Math.floor(index / colours.length) % DASHES.length],
-    shape: SHAPES[(index + 1) % SHAPES.length],
+    colour: colours[place % colours.length],
+    dash: DASHES[(place + Math.floor(place / colours.length)) % DASHES.length],
+    shape: SHAPES[(others.indexOf(label) + 1) % SHAPES.length],
   };
 }
+
+/** The family of a method; one that never ran counts as one with one pass. */
+function familyOf(label) {
+  const rows = data.streams.flatMap((part) => part.rows.filter((row) => row.label === label));
+  const family = rows.map((row) => row.family).find((found) => found in FAMILIES);
+  return family ?? "one pass";
+}
+
+/** The rows that the findings name: the best forward-only method of each network at the chosen round. */
+const leaders = () => new Set((stream().findings[round()] ?? []).map((finding) => finding.row));
 
 /** A scale from methods to their colours, dashes or shapes. */
 function lookScale(labels, part) {

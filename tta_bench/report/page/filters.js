@@ -93,12 +93,12 @@ function swatch(label) {
   return make("span", { class: "swatch", "aria-hidden": "true", style }, GLYPHS[shape]);
 }
 
-/** The legend of a chart, for readers who do not see the filters. */
+/** The legend of a chart, for readers who do not see the filters; a title states what a method costs. */
 function drawLegend(container, labels) {
   const shown = values("label").filter((label) => labels.includes(label));
   fill(
     container,
-    shown.map((label) => make("li", {}, swatch(label), label)),
+    shown.map((label) => make("li", { title: FAMILIES[familyOf(label)].name }, swatch(label), label)),
   );
 }
 

@@ -4,6 +4,7 @@ const THEMES = ["auto", "light", "dark"];
 
 function draw() {
   const focused = focusPath();
+  drawFindings();
   drawFilters();
   drawLeaderboard();
   drawBudgetFields();
@@ -56,6 +57,18 @@ function drawHead() {
     `Made by tta-bench ${data.version} from recorded results. This page is one file and needs no network.`;
 }
 
+/** The answer first: the best forward-only method, on a quantised network if there is one, then on the others. */
+function drawFindings() {
+  const found = stream().findings[round()] ?? [];
+  const first = found.find((finding) => finding.quantised) ?? found[0];
+  byId("finding").hidden = !first;
+  byId("finding").textContent = first?.sentence ?? "";
+  fill(
+    byId("findings"),
+    found.filter((finding) => finding !== first).map((finding) => make("li", {}, finding.sentence)),
+  );
+}
+
 function drawGlossary() {
   const { points: lost, share } = data.thresholds;
   const published = data.streams.some((part) => part.cited)
@@ -70,6 +83,8 @@ function drawGlossary() {
       "Peak live tensors of one adaptation step, counted; for quantised models scaled by the bits of each layer (ideal). Packed: codes, scales, zero points, FP32 parameters and the state of the method.",
     Passes:
       "Forward and backward passes of images through the network, per image of the stream; counted during the run.",
+    Colours:
+      `One hue for each family of methods, by what a batch costs: ${Object.values(FAMILIES).map((family) => family.name).join(", ")}.`,
     forgets: `The last round is more than ${plural(lost, "point")} below the first.`,
     collapses: `In some domain the accuracy is below ${share * 100} % of that of the same model without adaptation (or of the method's own in round 1, if there is no such row).`,
     unsupported: "The combination cannot run, for the reason in the footnote.",

@@ -34,6 +34,7 @@ function paretoSpec(all, onFront, best) {
       { ...lookOfMarks(marks), shape: { value: "diamond" } },
     ),
     nameLayer(marks, best),
+    leaderLayer(marks, best),
   ];
   return {
     description: `Accuracy against memory of ${plural(all.length, "row")}; the table below has the numbers.`,
@@ -85,6 +86,17 @@ function pointLayer(values, mark, encoding) {
 function ruleLayer(values) {
   const mark = { type: "rule", strokeDash: [4, 3], color: styleOf("--accent") };
   return { data: { values }, mark, encoding: { x: { field: "limit", type: "quantitative" } } };
+}
+
+/** The names of the best forward-only methods of the other networks, below their marks. */
+function leaderLayer(marks, best) {
+  const named = leaders();
+  const values = marks.filter(
+    (mark) => named.has(mark.row) && !mark.published && mark.row !== best[0]?.row,
+  );
+  const mark = { type: "text", dy: 20, fontSize: 11, color: styleOf("--ink"), limit: 180 };
+  const opacity = { condition: { test: "datum.inside", value: 1 }, value: 0.45 };
+  return { data: { values }, mark, encoding: { ...placeOfMarks(), opacity, text: { field: "name" } } };
 }
 
 /** The name of the best row above its mark, on the side with more room. */

@@ -9,6 +9,7 @@ function drawRounds() {
   const ghosts = groups.some(([, found]) => found.some((point) => point.published));
   const lede = [
     "Mean accuracy (%) at each round; a falling line forgets.",
+    "Broad and named: the best forward-only method.",
     bands ? "Bands: 95 % intervals over seeds." : "",
     ghosts ? "Hollow diamonds: published." : "",
   ];
@@ -69,18 +70,26 @@ function roundSpec(name, found) {
   const y = { field: "mean", type: "quantitative", title: "Accuracy (%)", scale: { zero: false } };
   const low = { ...y, field: "low" };
   const own = found.filter((point) => !point.published);
+  const leading = own.filter((point) => leaders().has(point.row));
+  const last = leading.filter((point) => point.round === Math.max(...rounds));
   const layers = [
     [
       own.filter((point) => point.low < point.high),
       { type: "area", opacity: 0.16 },
       { y: low, y2: { field: "high" } },
     ],
-    [own, { type: "line", strokeWidth: 1.8 }, { y, strokeDash }],
+    [leading, { type: "line", strokeWidth: 9, opacity: 0.22 }, { y }],
+    [own, { type: "line", strokeWidth: 1.6 }, { y, strokeDash }],
     [own, { type: "point", filled: true, size: 34, opacity: 1 }, { y, shape, tooltip }],
     [
       found.filter((point) => point.published),
       { type: "point", filled: false, shape: "diamond", size: 70, opacity: 0.75 },
       { y, tooltip },
+    ],
+    [
+      last,
+      { type: "text", align: "right", dy: -11, fontSize: 12, fontWeight: 600, limit: 200 },
+      { y, text: { field: "label" } },
     ],
   ];
   return {
