@@ -49,9 +49,10 @@ class BnAdapt(Method):
     cumulative: equal-weight average of all batches so far · ema: running ← (1-α)·running + α·batch
     """
 
+    # Where the statistics come from, see above.
     variant: Literal["test", "alpha", "prior", "cumulative", "ema"] = "test"
-    alpha: Fraction = 0.1
-    prior: NonNegative = 16.0
+    alpha: Fraction = 0.1  # α, weight of the batch; of `alpha` and `ema`
+    prior: NonNegative = 16.0  # N, images that the source statistics count for; of `prior`
 
     summary = "batch-norm statistics from the stream"
     search_space = spaces(

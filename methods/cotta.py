@@ -36,15 +36,15 @@ class CoTTA(GradientMethod):
     released: normalised images are cut to [0, 1] and augmented, as in FOA's repository.
     """
 
-    variant: VariantName = "corrected"
-    lr: NonNegative = 0.005
-    momentum: Momentum = 0.9
-    nesterov: bool = False
-    teacher_momentum: Fraction = 0.999
+    variant: VariantName = "corrected"  # follow the paper, or the authors' code where it differs
+    lr: NonNegative = 0.005  # learning rate
+    momentum: Momentum = 0.9  # momentum of SGD
+    nesterov: bool = False  # Nesterov momentum
+    teacher_momentum: Fraction = 0.999  # share of the teacher's weights that stays at each step
     restore: Fraction = 0.001  # probability that a weight returns to the source
     augment_below: NonNegative = 0.1  # confidence of the anchor below which the teacher averages over views
-    views: Count = 32
-    seed: Seed = 2020
+    views: Count = 32  # augmented views that the teacher averages over
+    seed: Seed = 2020  # of the random draws; filled with the seed of the cell
 
     summary = "student of an averaged teacher, with restoration"
     search_space = spaces(

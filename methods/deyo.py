@@ -32,13 +32,13 @@ class DeYO(EarlyNormMethod):
     probability (PLPD) when the image's tiles are shuffled; predict with the parameters before the step."""
 
     lr: NonNegative = 1e-3  # for 64 images; see lr_for_batch
-    momentum: Momentum = 0.9
+    momentum: Momentum = 0.9  # momentum of SGD
     margin: NonNegative = 0.5  # only samples below this entropy, in units of ln C, are used
     weight_margin: NonNegative = 0.4  # E0, in units of ln C: the entropy at which a sample has weight one
     plpd_above: Annotated[float, Lt(1)] = 0.2  # τ; no probability drops by more than 1
     tiles: Count = 4  # along each side
-    reweight: bool = True
-    seed: Seed = 2020
+    reweight: bool = True  # weight samples by entropy and PLPD; false: all weigh the same
+    seed: Seed = 2020  # of the random draws; filled with the seed of the cell
 
     summary = "entropy descent on samples that rely on shape"
     search_space = spaces(lr=Log(1e-5, 1e-2), margin=Uniform(0.2, 0.8), plpd_above=Uniform(0.05, 0.5))

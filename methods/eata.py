@@ -18,8 +18,8 @@ from tta_bench_methods._shared.gradient import GradientMethod, entropy, learning
 class Eta(GradientMethod):
     """Minimise the weighted entropy of samples that are confident and not redundant."""
 
-    lr: NonNegative = 1e-3
-    momentum: Momentum = 0.9
+    lr: NonNegative = 1e-3  # learning rate for 64 images; see lr_for_batch
+    momentum: Momentum = 0.9  # momentum of SGD
     margin: NonNegative = 0.4  # E0 in units of ln C
     redundancy: NonNegative = 0.05  # ε: redundant from this cosine of a prediction and q on
 
@@ -70,7 +70,7 @@ class Eata(Eta):
     """ETA with a penalty for leaving the source parameters, weighted by their Fisher information."""
 
     fisher_weight: NonNegative = 2000.0  # β
-    fisher_images: Count = 2000
+    fisher_images: Count = 2000  # clean images from which the importance of parameters is estimated
 
     summary = "ETA with a Fisher penalty against forgetting"
     search_space = spaces(**Eta.search_space, fisher_weight=Log(10.0, 1e4))

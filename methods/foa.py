@@ -54,16 +54,18 @@ class Foa(Method):
     source mean, and the source statistics are taken with the initial random prompt in place.
     """
 
-    variant: VariantName = "corrected"
+    variant: VariantName = "corrected"  # follow the paper, or the authors' code where it differs
     k: Annotated[int, Ge(2)] = 28  # forward passes per batch; an evolution strategy compares points
     prompts: CountOrZero = 3  # tokens; feature maps get one 7×7 kernel over the pixels. 0: shifting alone
     sigma: Positive = 1.0  # initial step size of the search
     lam: NonNegative = 0.4  # λ, weight of the feature alignment
-    fitness: Literal["sum", "mean"] = "sum"  # mean: as released for residual networks
+    fitness: Literal["sum", "mean"] = "sum"  # of images and channels; mean: as released for ResNets
     shift: bool = True  # activation shifting; false: predict from the features as they are
+    # I: images between two steps of the search; 0: one step for each batch.
     interval: Literal[0] | Annotated[int, Ge(2)] = 0
+    # With an interval: predict each image as it arrives, or when I have arrived.
     predictions: Literal["immediate", "deferred"] = "immediate"
-    seed: Seed = 2020
+    seed: Seed = 2020  # of the random draws; filled with the seed of the cell
 
     version = "2"
     family = "forward-only"

@@ -37,14 +37,14 @@ class Fozo(Method):
     corrected: it averages them.
     """
 
-    variant: VariantName = "corrected"
+    variant: VariantName = "corrected"  # follow the paper, or the authors' code where it differs
     lr: NonNegative = 0.08  # η before the first batch
     step_size: Positive = 0.5  # ε before the first batch
     pairs: Count = 1  # n: random directions for each batch
-    prompts: Count = 3
+    prompts: Count = 3  # tokens that are added to the input
     lam: NonNegative = 0.4  # λ, weight of the feature alignment
     shift: bool = True  # activation shifting; false: predict from the features as they are
-    seed: Seed = 2020
+    seed: Seed = 2020  # of the random draws; filled with the seed of the cell
 
     family = "forward-only"
     summary = "zeroth-order steps on prompts"

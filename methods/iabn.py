@@ -23,8 +23,8 @@ class Iabn(Method):
 
     k: NonNegative = 4.0  # standard errors by which an image may differ without being corrected
     momentum: Fraction = 0.01  # weight of the memory's statistics
-    capacity: Count = 64
-    seed: Seed = 2020
+    capacity: Count = 64  # images in the memory
+    seed: Seed = 2020  # of the random draws; filled with the seed of the cell
 
     family = "forward-only"
     memory = "stream"

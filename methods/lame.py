@@ -19,9 +19,9 @@ TOLERANCE = 1e-8
 class Lame(Method):
     """Smooth predictions over neighbours in feature space; the model does not change."""
 
-    affinity: Literal["knn", "rbf", "linear"] = "knn"
-    k: Count = 5
-    symmetric: bool = True
+    affinity: Literal["knn", "rbf", "linear"] = "knn"  # how the affinity of two features is measured
+    k: Count = 5  # nearest neighbours; of `knn`, and for the width of `rbf`
+    symmetric: bool = True  # make the affinity matrix symmetric
 
     consumes = "features"
     memory = "batch"

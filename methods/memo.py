@@ -23,12 +23,12 @@ class Memo(GradientMethod):
     The same draws augment all images, so a prediction depends on its image only.
     """
 
-    lr: NonNegative = 1e-5
-    optimizer: Literal["adamw", "sgd"] = "adamw"
-    weight_decay: NonNegative = 0.01
-    views: Count = 64
+    lr: NonNegative = 1e-5  # learning rate
+    optimizer: Literal["adamw", "sgd"] = "adamw"  # which optimizer makes the step
+    weight_decay: NonNegative = 0.01  # weight decay of the optimizer
+    views: Count = 64  # augmented views of each image
     prior: NonNegative = 16.0  # N of the BatchNorm statistics, N/(N+1) source and 1/(N+1) batch
-    seed: Seed = 2020
+    seed: Seed = 2020  # of the random draws; filled with the seed of the cell
 
     memory = "none"
     summary = "entropy of an image's averaged views, episodic"

@@ -25,12 +25,13 @@ class Sar(EarlyNormMethod):
     released: the second, perturbed pass predicts and filters the whole batch, as in FOA's repository.
     """
 
-    variant: VariantName = "corrected"
+    variant: VariantName = "corrected"  # follow the paper, or the authors' code where it differs
     lr: NonNegative = 1e-3  # for 64 images; see lr_for_batch
-    momentum: Momentum = 0.9
-    rho: NonNegative = 0.05
+    momentum: Momentum = 0.9  # momentum of SGD
+    rho: NonNegative = 0.05  # ρ, radius of the perturbation of the weights
     margin: NonNegative = 0.4  # E0 in units of ln C
-    recover_below: NonNegative = 0.2
+    recover_below: NonNegative = 0.2  # return to the source when the mean entropy falls below this
+    # Which norm layers are trained: those before the last stage, or all.
     norms: Literal["early", "all"] = "early"
 
     summary = "sharpness-aware entropy descent on confident samples"

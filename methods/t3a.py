@@ -17,6 +17,7 @@ from tta_bench_methods._shared.gradient import entropy
 class T3A(Method):
     """Average the `filter_k` most confident features of each class so far; -1 keeps them all."""
 
+    # Supports of each class with the lowest entropy that are kept; -1: all.
     filter_k: Literal[-1] | Count = 20
 
     consumes = "features"

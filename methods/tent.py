@@ -15,9 +15,9 @@ from tta_bench_methods._shared.gradient import GradientMethod, entropy
 class Tent(GradientMethod):
     """One gradient step per batch on the mean entropy; predict with the parameters before it."""
 
-    lr: NonNegative = 1e-3
-    momentum: Momentum = 0.9
-    nesterov: bool = False
+    lr: NonNegative = 1e-3  # learning rate
+    momentum: Momentum = 0.9  # momentum of SGD
+    nesterov: bool = False  # Nesterov momentum
 
     summary = "entropy descent on norm layers"
     search_space = spaces(lr=Log(1e-5, 1e-2), momentum=Choice(0.0, 0.9))

@@ -18,7 +18,7 @@ class Fp32(Quantizer):
     differentiable = True
     calibration_images = 0
     summary = "float32 weights and activations"
-    bits: Annotated[str, BitRange((32, 32), (32, 32))] = "FP32"
+    bits: Annotated[str, BitRange((32, 32), (32, 32))] = "FP32"  # bit-widths of weights and activations
 
     def calibrate(self, model: Model, images: Tensor, progress: Progress) -> Calibration:
         return {}

@@ -47,10 +47,10 @@ class UniformQuantizer(EngineOption, SiteReporting):
 
     version = "2"
     summary = "per-channel symmetric weights, per-tensor affine activations; any network"
-    bits: LowBits = "W8A8"
-    scale: Rule = "mse"
-    edge_bits: LowWidth = 8
-    engine: Engine = "simulated"
+    bits: LowBits = "W8A8"  # bit-widths of weights and activations
+    scale: Rule = "mse"  # how the range of a tensor is chosen
+    edge_bits: LowWidth = 8  # least bits of the first layer and the head
+    engine: Engine = "simulated"  # who multiplies: float32 that simulates integers, or an integer engine
 
     def title(self) -> str:
         return "" if self.engine == "simulated" else f"uniform {self.engine}"

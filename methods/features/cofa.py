@@ -16,7 +16,7 @@ class Cofa(Method):
     """Average each feature with that of the image before it; with `filter`, use the average only where it
     makes the prediction more confident."""
 
-    filter: bool = True
+    filter: bool = True  # keep the average only where it makes the prediction more confident
 
     consumes = "features"
     outputs = "probabilities"

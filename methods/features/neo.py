@@ -17,7 +17,7 @@ class Neo(Method):
     `continual: true` replaces that mean by an exponential moving average that starts at zero.
     """
 
-    continual: bool = False
+    continual: bool = False  # a moving average that starts at zero instead of the mean over all images
     alpha: Fraction = 0.1  # weight of the new batch in the moving average; read only if `continual`
 
     consumes = "features"

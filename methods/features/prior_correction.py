@@ -17,7 +17,7 @@ class PriorCorrection(Method):
     logits: multiply the logits, as in ROID's released code. probabilities: multiply the probabilities.
     """
 
-    space: Literal["logits", "probabilities"] = "logits"
+    space: Literal["logits", "probabilities"] = "logits"  # what is corrected
 
     consumes = "features"
     memory = "batch"

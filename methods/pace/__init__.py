@@ -56,12 +56,12 @@ class Pace(Method):
     sigma: Positive = 0.05  # initial step size of the search
     subspace: CountOrZero = 0  # numbers in v; 0: three for each feature channel, at most 2304
     lam: NonNegative = 0.4  # λ, weight of the feature alignment
-    fitness: Literal["sum", "mean"] = "sum"
+    fitness: Literal["sum", "mean"] = "sum"  # how entropies of images and gaps of channels are combined
     stop_below: NonNegative = 0.045  # stop when the mean moves by less than this share; 0: never
     tau: Positive | None = 0.03  # threshold of the shift detection; None: no detection
-    bank_size: CountOrZero = 30
+    bank_size: CountOrZero = 30  # means of earlier searches that are kept; 0: no bank
     shift: bool = True  # activation shifting; false: predict from the features as they are
-    seed: Seed = 2020
+    seed: Seed = 2020  # of the random draws; filled with the seed of the cell
 
     family = "forward-only"
     summary = "norm layers in a random subspace by evolution strategy, with stops"

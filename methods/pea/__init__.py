@@ -63,7 +63,7 @@ class Pea(Method):
     the first, as the running size of changes starts at zero.
     """
 
-    variant: VariantName = "corrected"
+    variant: VariantName = "corrected"  # follow the paper, or the authors' code where it differs
     views: Annotated[int, Interval(ge=1, le=4)] = 1  # 3: the published PEA+Aug
     momentum: Fraction = 0.02  # weight of the new batch in the statistics
     running_rate: Fraction = 0.2  # α: weight of the new value in running means of change and entropy

@@ -48,21 +48,22 @@ class Zoa(Method):
     differs from the paper; `Differences` lists these points.
     """
 
-    variant: VariantName = "corrected"
-    lr: NonNegative = 5e-4
-    weight_decay: NonNegative = 0.4
+    variant: VariantName = "corrected"  # follow the paper, or the authors' code where it differs
+    lr: NonNegative = 5e-4  # learning rate of ε
+    weight_decay: NonNegative = 0.4  # weight decay of ε
     c: Positive = 0.02  # size of the perturbation of ε, which divides the difference of losses
     q: Count = 1  # perturbations per batch
-    distribution: Distribution = "rsu"
+    distribution: Distribution = "rsu"  # of a perturbation: random signs times U(0.5, 1), or N(0, 1)
     lam: NonNegative = 30.0  # λ, weight of the feature alignment
-    lr_alpha: NonNegative = 0.01
-    weight_decay_alpha: NonNegative = 0.1
-    c_alpha: Positive = 0.05
-    temperature: Positive = 10.0
-    alpha_init: AlphaInit = "derived"
+    lr_alpha: NonNegative = 0.01  # learning rate of α
+    weight_decay_alpha: NonNegative = 0.1  # weight decay of α
+    c_alpha: Positive = 0.05  # size of the perturbation of α
+    temperature: Positive = 10.0  # of the softmax that makes α from its logits
+    alpha_init: AlphaInit = "derived"  # α of a new entry of the bank
     residual_limit: Positive = 0.01  # w_m
     bank_size: CountOrZero = 32  # N; 0: no bank, the paper's V1
-    bank_policy: Policy = "similar"
+    bank_policy: Policy = "similar"  # which entry leaves a full bank
+    # When ε becomes an entry: when the domain changes, or every few batches.
     store: Literal["on_shift", "every"] = "on_shift"
     store_every: Count = 30  # batches
     tau: NonNegative = 0.1  # threshold of the shift detection
@@ -70,7 +71,7 @@ class Zoa(Method):
     min_batch: Count | None = None
     shift: bool = True  # activation shifting; false: predict from the features as they are
     share_prefix: bool = True  # compute the frozen blocks once per batch: same numbers, more memory
-    seed: Seed = 2020
+    seed: Seed = 2020  # of the random draws; filled with the seed of the cell
 
     version = "2"
     family = "forward-only"

@@ -48,13 +48,14 @@ class AdaLog(EngineOption, SiteReporting, BlockwiseQuantizer):
     version = "2"
     no_engine = "products of logarithmic codes; `uniform` has uniform ones"
     summary = "adaptive-base logarithmic softmax and GELU, reparametrised norms; transformers"
-    bits: LowBits = "W4A4"
-    rounds: Count = 3
-    rows: Annotated[int, Ge(2)] = 256
+    bits: LowBits = "W4A4"  # bit-widths of weights and activations
+    rounds: Count = 3  # alternations of the search over weights and activations
+    rows: Annotated[int, Ge(2)] = 256  # tokens that a search uses
+    # Learn the rounding of the weights of each block, or round to the nearest.
     reconstruction: Literal["none", "adaround"] = "none"
-    recon_steps: Count = 1000
-    recon_images: Count = 1024
-    engine: Engine = "simulated"
+    recon_steps: Count = 1000  # steps of the reconstruction for each block
+    recon_images: Count = 1024  # images of the reconstruction
+    engine: Engine = "simulated"  # who multiplies: float32 that simulates integers, or an integer engine
 
     def __post_init__(self) -> None:
         if self.reconstruction != "none":

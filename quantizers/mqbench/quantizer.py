@@ -40,11 +40,12 @@ class MqBench(EngineOption, SiteReporting, BlockwiseQuantizer):
     version = "2"
     no_engine = "weights with a zero point for each channel; `uniform` has symmetric ones"
     summary = "affine per-channel weights, per-tensor activations, AdaRound at W4 and below; ResNets"
-    bits: LowBits = "W8A8"
+    bits: LowBits = "W8A8"  # bit-widths of weights and activations
+    # Learn the rounding of weights; auto: at W4 and below.
     reconstruction: Literal["auto", "none", "adaround"] = "auto"
-    recon_steps: Count = 300
+    recon_steps: Count = 300  # steps of the reconstruction for each block
     recon_images: Count = 32  # as released: its loader of 1024 images returns the same 32 repeatedly
-    engine: Engine = "simulated"
+    engine: Engine = "simulated"  # who multiplies: float32 that simulates integers, or an integer engine
 
     def __post_init__(self) -> None:
         if self.reconstructs:

@@ -54,15 +54,14 @@ class Ptq4Vit(EngineOption, SiteReporting, BlockwiseQuantizer):
 
     no_engine = "products of two ranges (softmax and GELU); `uniform` has one range for each tensor"
     summary = "twin uniform softmax and GELU, per-head products, searched scales; transformers"
-    bits: LowBits = "W8A8"
-    twin_mode: TwinMode = "paper"
-    grad_mode: GradMode = "fisher"
-    candidates: Annotated[int, Ge(2)] = (
-        100  # a single candidate would be a hundredth of the peak and clip everything
-    )
-    rounds: Count = 3
-    rows: CountOrZero = 512
-    engine: Engine = "simulated"
+    bits: LowBits = "W8A8"  # bit-widths of weights and activations
+    twin_mode: TwinMode = "paper"  # how twin ranges are chosen
+    grad_mode: GradMode = "fisher"  # how the output errors of a layer are weighted in the search
+    # Scales that a search tries; a single one would be a hundredth of the peak and clip everything.
+    candidates: Annotated[int, Ge(2)] = 100
+    rounds: Count = 3  # alternations of the search over weights and activations
+    rows: CountOrZero = 512  # tokens that a search uses; 0: all, as published
+    engine: Engine = "simulated"  # who multiplies: float32 that simulates integers, or an integer engine
 
     def unsupported(self, model: Model) -> str | None:
         return unsupported_without_attention(model) or super().unsupported(model)

@@ -35,10 +35,10 @@ class Ptq4Vm(EngineOption, SiteReporting, BlockwiseQuantizer):
     calibration_images = 256
     no_engine = "activations with a range for each token; `uniform` has one for each tensor"
     summary = "smoothed channels, per-row weights, static per-token activations; Vision Mamba"
-    bits: LowBits = "W8A8"
+    bits: LowBits = "W8A8"  # bit-widths of weights and activations
     jlss: bool = False  # learn the scales, as published: minutes on a GPU, hours on a CPU for Vim-S
-    jlss_steps: Count = 100
-    engine: Engine = "simulated"
+    jlss_steps: Count = 100  # steps in which the scales are learnt
+    engine: Engine = "simulated"  # who multiplies: float32 that simulates integers, or an integer engine
 
     def unsupported(self, model: Model) -> str | None:
         if not all(isinstance(getattr(block, "mixer", None), MambaMixer) for block in model.blocks):

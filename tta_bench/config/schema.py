@@ -29,8 +29,8 @@ class PluginEntry(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
-    use: Text
-    name: Text | None = None
+    use: Text  # name of the plugin; NAME:VALUE also sets its first parameter
+    name: Text | None = None  # name of its rows in tables
 
     @property
     def params(self) -> dict[str, Any]:
@@ -41,6 +41,7 @@ class PluginEntry(BaseModel):
 class MethodEntry(PluginEntry):
     """A method, which may have its own reset protocol."""
 
+    # Whether the model is reset at each domain; default: that of `stream`.
     reset: Literal["never", "domain"] | None = None
 
 
@@ -75,29 +76,35 @@ BatchSize = Annotated[Whole, Field(ge=1, le=65_536)]
 class CottaOrder(Strict):
     """One of the ten orders of ImageNet-C's 15 corruptions on which CoTTA reports."""
 
-    cotta: Whole = Field(ge=0, le=9)
+    cotta: Whole = Field(ge=0, le=9)  # number of the order
 
 
 class StreamSection(Strict):
     """Rounds × domains × batches; each of several scenarios, severities or batch sizes has its own cells."""
 
+    # Domains: names of corruptions, of sets of them, `clean`, or domains of the data.
     corruptions: Corruptions = ["imagenet-c-15"]
-    severity: Annotated[list[Severity], BeforeValidator(_as_list), Axis] = [5]
-    rounds: Whole = Field(10, ge=1, le=10_000)
+    severity: Annotated[list[Severity], BeforeValidator(_as_list), Axis] = [5]  # one severity, or several
+    rounds: Whole = Field(10, ge=1, le=10_000)  # how often the stream passes through all domains
+    # One batch size, or several.
     batch_size: Annotated[list[BatchSize], BeforeValidator(_as_list), Axis] = [64]
-    limit: Whole | None = Field(None, ge=1, le=1_000_000_000)
+    limit: Whole | None = Field(None, ge=1, le=1_000_000_000)  # images per domain; default: all
+    # Order of the images of a domain.
     order: Literal["shuffled", "reshuffled", "sequential", "aligned"] = "shuffled"
-    reset: Literal["never", "domain"] = "never"
+    reset: Literal["never", "domain"] = "never"  # whether methods are reset at each domain
+    # How images and domains follow each other: one scenario, or several.
     scenario: Annotated[list[AnyEntry], BeforeValidator(_as_list), Axis] = [PluginEntry(use="continual")]
-    domain_order: Literal["file", "per-seed", "per-round"] | CottaOrder = "file"
+    domain_order: Literal["file", "per-seed", "per-round"] | CottaOrder = "file"  # order of the domains
     straddle: bool = False  # batches cross the borders between the segments of a round
 
 
 class RunSection(Strict):
     """How to run; only `threads` and `device` may change results, in their last digits."""
 
-    engine: Literal["ray", "local"] = "ray"
+    engine: Literal["ray", "local"] = "ray"  # worker processes over Ray, or this process alone
+    # Worker processes; auto: as many as there are cores.
     workers: Literal["auto"] | Annotated[Whole, Field(ge=1, le=4096)] = "auto"
+    # Of each cell; part of its key, because sums on two threads are rounded differently.
     threads: Whole = Field(1, ge=1, le=1024)
     device: Device = "auto"  # auto: GPUs on nodes that have some, else cores
     gpus: Number = Field(1.0, gt=0, le=1)  # share of a GPU per worker: with 0.25, four workers share one
@@ -109,47 +116,53 @@ class RunSection(Strict):
 class TuneSection(Strict):
     """How `tta-bench tune` searches; other settings come from `stream`. `run` ignores it."""
 
-    corruptions: Corruptions = ["held-out-4"]
-    seed: Seed = 7
+    corruptions: Corruptions = ["held-out-4"]  # domains of the search, which the benchmark must not contain
+    seed: Seed = 7  # of the search, which the benchmark must not contain
     budget: Whole = Field(200_000, ge=1, le=10**15)  # forward passes in images, for each method on each model
-    rounds: Whole = Field(1, ge=1, le=10_000)
-    limit: Whole | None = Field(None, ge=1, le=1_000_000_000)
+    rounds: Whole = Field(1, ge=1, le=10_000)  # how often the stream passes through all domains
+    limit: Whole | None = Field(None, ge=1, le=1_000_000_000)  # images per domain; default: all
 
 
 class Filter(Strict):
     """Patterns on a cell (with `*` and `?`); all given patterns must match."""
 
-    model: Text | None = None
-    quantizer: Text | None = None
-    method: Text | None = None
-    bits: Text | None = None
-    seed: Whole | None = None
+    model: Text | None = None  # name of the model, or of its rows
+    quantizer: Text | None = None  # name of the quantizer, or of its rows
+    method: Text | None = None  # name of the method, or of its rows
+    bits: Text | None = None  # such as W8A8
+    seed: Whole | None = None  # of the cell
 
 
 class PresetEntry(Strict):
     """Default parameters for the methods and models that it matches."""
 
-    method: Text = "*"
-    model: Text = "*"
-    family: Text = "*"
-    bits: Text = "*"
-    set: dict[str, Any]
+    method: Text = "*"  # name of the method
+    model: Text = "*"  # name of the model's rows
+    family: Text = "*"  # family of the model
+    bits: Text = "*"  # such as W4*
+    set: dict[str, Any]  # parameters and their values
 
 
 class BenchmarkFile(Strict):
     """A whole benchmark file."""
 
-    name: Name
-    data: AnyEntry
-    models: list[AnyEntry] = Axis
+    name: Name  # names the folder of the results
+    data: AnyEntry  # clean and test images
+    models: list[AnyEntry] = Axis  # networks with their weights
+    # How networks are quantised; fp32: not at all.
     quantizers: list[AnyEntry] = Field([PluginEntry(use="fp32")], min_length=1, max_length=MAX_GRID_VALUES)
-    methods: list[AnyMethod] = Axis
-    stream: StreamSection = Field(default_factory=StreamSection)
+    methods: list[AnyMethod] = Axis  # test-time adaptation methods
+    stream: StreamSection = Field(default_factory=StreamSection)  # the order in which test images arrive
+    # Of the stream and of random methods; each makes its own cells.
     seeds: list[Seed] = Field([2020], min_length=1, max_length=MAX_GRID_VALUES)
+    # How to run; it changes no result but for the last digits.
     run: RunSection = Field(default_factory=RunSection)
+    # Keep only cells that match one of these filters.
     include: list[Filter] = Field([], max_length=MAX_GRID_VALUES)
+    # Leave out cells that match one of these filters.
     exclude: list[Filter] = Field([], max_length=MAX_GRID_VALUES)
+    # Default parameters of methods, for some models or bit-widths.
     presets: list[PresetEntry] = Field([], max_length=MAX_GRID_VALUES)
-    tune: TuneSection | None = None
+    tune: TuneSection | None = None  # how `tta-bench tune` searches for parameters
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)

@@ -53,7 +53,7 @@ class Folder(CorruptedData, ImageFiles):
 
     source_root: str = ""  # class folders of clean images; else a part of the domain `clean` is held out
     restrict: bool = False  # limit the model to those of ImageNet's classes that occur
-    input_size: Count = 224
+    input_size: Count = 224  # pixels per side after cropping
     class_list: str = ""  # a file with one class folder per line, in the order of the logits
     saved_as_jpeg: bool = False  # save corrupted images as JPEG, as in ImageNet-C
 

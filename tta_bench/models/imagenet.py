@@ -35,13 +35,14 @@ class ImageNetModel(ModelSource):
     num_classes = 1000
     input_size = 224
     paths = ("weights",)  # the fingerprint identifies them
-    weights: str
+    weights: str  # `auto`: the published weights; a path; or `random`
     name: str
     tag: str
     scale: Mapping[str, tuple[float, ...]]
-    mean: Means = None
-    std: Deviations = None
-    eps: Eps = None
+    mean: Means = None  # of the channels, for the normalisation of images; null: those of the weights
+    std: Deviations = None  # standard deviations of the channels; null: those of the weights
+    eps: Eps = None  # added to the variance by norms; null: that of the network
+    # Which convolution of a bottleneck has the stride: its 3×3 (v1.5) or its first 1×1 (v1).
     stride: Stride = "v1.5"
 
     @abstractmethod
@@ -185,9 +186,10 @@ class ResNet50(TimmModel):
     view = View(224, 256, "bilinear")
 
     weights: str = "auto"
-    mean: Means = None
-    std: Deviations = None
-    eps: Eps = None
+    mean: Means = None  # of the channels, for the normalisation of images; null: those of the weights
+    std: Deviations = None  # standard deviations of the channels; null: those of the weights
+    eps: Eps = None  # added to the variance by norms; null: that of the network
+    # Which convolution of a bottleneck has the stride: its 3×3 (v1.5) or its first 1×1 (v1).
     stride: Stride = "v1.5"
 
 

@@ -40,12 +40,13 @@ class Timm(TimmModel):
 
     family = "vit or resnet"  # replaced when the tag is known
 
-    tag: str = "deit_tiny_patch16_224.fb_in1k"
+    tag: str = "deit_tiny_patch16_224.fb_in1k"  # name of the network in timm
     weights: str = "auto"
     classes: CountOrZero = 0  # of a fine-tuned state dict; 0: as many as the tag has
-    mean: Means = None
-    std: Deviations = None
-    eps: Eps = None
+    mean: Means = None  # of the channels, for the normalisation of images; null: those of the weights
+    std: Deviations = None  # standard deviations of the channels; null: those of the weights
+    eps: Eps = None  # added to the variance by norms; null: that of the network
+    # Which convolution of a bottleneck has the stride: its 3×3 (v1.5) or its first 1×1 (v1).
     stride: Stride = "v1.5"
 
     def __post_init__(self) -> None:

@@ -37,7 +37,7 @@ class Cifar10C(Data):
     summary: ClassVar[str] = "the published CIFAR-10-C, from your disk"
     paths: ClassVar[tuple[str, ...]] = ("root",)
 
-    root: str = ""
+    root: str = ""  # folder of the images; by default looked for in $TTA_BENCH_DATA
 
     def source_images(self) -> Tensor:
         """512 training images from the package."""

@@ -23,7 +23,7 @@ class CorruptedData(Data):
 
     paths: ClassVar[tuple[str, ...]] = ("frost_images",)
 
-    corruption_seed: Seed = 0
+    corruption_seed: Seed = 0  # of the random numbers of corruptions
     frost_images: str = ""  # folder with the original photographs; else a procedural texture is used
 
     def corruption(self, name: str) -> CorruptionFunction:

@@ -30,6 +30,7 @@ class OfImageNet(ImageFiles):
     folder_name: ClassVar[str]  # its name in $TTA_BENCH_DATA
     alternative: ClassVar[str] = ""  # a sentence on what to do without this data
 
+    # Which clean images methods may use before the stream.
     source: Literal["auto", "train", "held-out", "shared"] = "auto"
     partial: bool = False  # accept a part of the classes or images
 
@@ -104,7 +105,7 @@ class BesideImageNet(OfImageNet):
 
     paths: ClassVar[tuple[str, ...]] = ("root", "imagenet_root")
 
-    imagenet_root: str = ""
+    imagenet_root: str = ""  # folder of ImageNet with clean images; by default looked for in $TTA_BENCH_DATA
 
     def imagenet_place(self) -> Path:
         """`imagenet_root`, else in $TTA_BENCH_DATA, else beside this data."""

@@ -32,7 +32,7 @@ class ImageNet(CorruptedData, OfImageNet):  # this order makes `root` the first 
 
     added: ClassVar[Mapping[str, Any]] = MappingProxyType({"subset": ALL})
 
-    input_size: Count = 224
+    input_size: Count = 224  # pixels per side after cropping
     subset: Subset = ALL  # a published list of validation images; `order: sequential` keeps its order
 
     @property

@@ -31,7 +31,7 @@ class Variant(BesideImageNet):
 
     domain_name: ClassVar[str]
 
-    input_size: Count = 224
+    input_size: Count = 224  # pixels per side after cropping
 
     def own_domains(self) -> tuple[str, ...]:
         return (self.domain_name,)

@@ -26,10 +26,10 @@ class ImageFiles(Data):
     read_ahead: ClassVar[int] = 2
     paths: ClassVar[tuple[str, ...]] = ("root",)
 
-    root: str = ""
+    root: str = ""  # folder of the images; by default looked for in $TTA_BENCH_DATA
     source_count: Count = 512  # clean images for statistics and calibration
     resize: CountOrZero = 256  # 0: not resized
-    interpolation: Literal["bilinear", "bicubic"] = "bilinear"
+    interpolation: Literal["bilinear", "bicubic"] = "bilinear"  # of resizing
 
     @classmethod
     def presets(cls, model: ModelSource) -> dict[str, Any]:
