@@ -38,7 +38,7 @@ def _own(cls: type) -> dict[str, str]:
         return {}
     trailing, alone = _comments(source)
     (body,) = (node.body for node in tree.body if isinstance(node, ast.ClassDef))
-    found = {}
+    found: dict[str, str] = {}
     for node in body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.end_lineno:
             text = trailing.get(node.end_lineno) or _above(alone, node.lineno)
@@ -48,7 +48,8 @@ def _own(cls: type) -> dict[str, str]:
 
 def _comments(source: str) -> tuple[dict[int, str], dict[int, str]]:
     """The comments after code and those alone on a line, by line number."""
-    trailing, alone = {}, {}
+    trailing: dict[int, str] = {}
+    alone: dict[int, str] = {}
     lines = source.splitlines()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
