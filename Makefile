@@ -1,6 +1,6 @@
 # The two commands of the README are `make run` and `make test`; both set up .venv by themselves.
 PYTHON ?= python3
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
 
 .PHONY: run test test-slow docs bench soak smoke mutants install install-test install-docs clean

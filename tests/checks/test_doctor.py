@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from collections import namedtuple
 from collections.abc import Iterator
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from tta_bench.checks import doctor
-from tta_bench.checks.doctor import NOTE, OK, PROBLEM, Finding
+from tta_bench.checks import doctor, torch_build
+from tta_bench.checks.finding import NOTE, OK, PROBLEM, Finding
 from tta_bench.cli import app
 from tta_bench.plugins import registry
 
@@ -34,7 +36,7 @@ def test_this_machine_is_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert found["usable"]
     looked = {finding["what"] for finding in found["findings"]}
     assert {"Python", "packages", "plugins", "CPU", "cache", "results", "compiler", "pdflatex"} <= looked
-    assert {"data", "devices"} <= looked
+    assert {"data", "devices", "torch build", "torchvision"} <= looked
     assert "cifar10-mini" in next(f["found"] for f in found["findings"] if f["what"] == "data")
     for finding in found["findings"]:
         assert finding["state"] == OK or finding["remedy"], f"no remedy: {finding}"
@@ -98,6 +100,41 @@ def test_data_that_is_there_is_ready(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert found["data cifar10-mini"].found == "ready"
     assert found["data imagenet-c"].found == "not here"
     assert str(tmp_path / "imagenet-c") in found["data imagenet-c"].remedy
+
+
+@pytest.mark.parametrize(
+    ("cuda", "gpu", "state"), [(None, False, OK), ("13.2", False, NOTE), ("13.2", True, OK)]
+)
+def test_a_cuda_build_without_a_gpu_is_a_note(
+    cuda: str | None, gpu: bool, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.version.cuda", cuda)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
+    found = only(torch_build.torch_build())
+    assert found.state == state
+    assert ("CUDA 13.2" in found.found) == (cuda is not None)
+    assert "GiB" in found.found
+    assert ("--index-url" in found.remedy) == (state == NOTE)
+
+
+def test_the_size_of_torch_is_that_of_its_files() -> None:
+    files = distribution("torch").files or []
+    assert torch_build.installed_bytes() >= sum(file.size or 0 for file in files) > 0
+
+
+def test_a_torchvision_for_another_torch_is_a_problem(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What PyPI's torchvision does beside a torch without CUDA."""
+    message = "operator torchvision::nms does not exist"
+    (tmp_path / "torchvision.py").write_text(f"raise RuntimeError({message!r})")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+        monkeypatch.delitem(sys.modules, name)
+    found = only(torch_build.torchvision_fits())
+    assert found.state == PROBLEM
+    assert message in found.found
+    assert "from one index" in found.remedy
 
 
 def test_busy_cores_and_missing_tools_are_notes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from tta_bench.cache import entries
+from tta_bench.checks.finding import NOTE, OK, PROBLEM, Finding
+from tta_bench.checks.torch_build import torch_build, torchvision_fits
 from tta_bench.data import location
 from tta_bench.description import Description
 from tta_bench.plugins import registry
@@ -26,22 +28,11 @@ LEAST_FREE_BYTES = GIB  # with less, a run is likely to stop half-way
 AMPLE_FREE_BYTES = 10 * GIB  # a cache of all corruptions of 10 000 images of 32 pixels takes 3 GiB
 RAY_SECONDS = 60
 
-OK, NOTE, PROBLEM = "ok", "note", "problem"  # fine; something optional is missing; cannot run like this
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The outcome of one check of this machine."""
-
-    what: str
-    state: str
-    found: str
-    remedy: str = ""
-
 
 def examine(results: Path, start_ray: bool) -> list[Finding]:
     """All checks of this machine; Ray is started only on request, because that takes seconds."""
-    findings = [*python(), *packages(), *plugins(), *processors(), *devices(), *data()]
+    findings = [*python(), *packages(), *torch_build(), *torchvision_fits(), *plugins()]
+    findings += [*processors(), *devices(), *data()]
     findings += [
         *folder("cache", entries.folder(), "$TTA_BENCH_CACHE"),
         *folder("results", results, "--results"),
