@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -136,6 +137,20 @@ class Method(Plugin):
     @abstractmethod
     def step(self, x: Tensor) -> Tensor:
         """Predict this batch (logits or probabilities, as `outputs` says) and adapt."""
+
+    def predict(self, x: Tensor) -> Tensor:
+        """Predict this batch without adapting to it; called between steps by `adapt_every` and `window`.
+
+        Unless a method has its own, this takes a step and restores the state: it costs as much as a step.
+        """
+        if self.memory != "stream":  # a step changes nothing
+            return self.step(x)
+        state = copy.deepcopy(self.state_dict())
+        skipped = self.skipped_updates, self.skipped_reasons
+        output = self.step(x)
+        self.load_state_dict(state)
+        self.skipped_updates, self.skipped_reasons = skipped
+        return output
 
     @abstractmethod
     def reset(self) -> None:

@@ -72,5 +72,7 @@ def run(
     )
     name, folder = grid.benchmark.name, Path(results)
     progress = RunProgress(quiet)
+    for text in grid.benchmark.reduced:
+        progress.note(f"--micro: {text}.")
     ended = running.run(name, grid.cells, runner, folder, overwrite, progress, grid.chosen, keep_stale)
     return RunSummary(name, ended.folder, ended.states, ended.ran)

@@ -56,6 +56,7 @@ class Benchmark:
     presets: tuple[PresetEntry, ...] = ()
     tune: TuneSection | None = None
     tuned: tuple[Tuned, ...] = ()  # from a presets file
+    reduced: tuple[str, ...] = ()  # what `--micro` has changed in resets, rates and scenarios
 
     def __repr__(self) -> str:
         counts = {axis: len(getattr(self, axis)) for axis in ("models", "quantizers", "methods", "seeds")}

@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from tta_bench.config.benchmark import Benchmark, PluginChoice, make, make_data
 from tta_bench.config.parameters import MAX_VARIANTS, check_params, spelled_out, unroll
-from tta_bench.config.schema import BenchmarkFile, CottaOrder, PluginEntry, StreamSection, Strict, TuneSection
+from tta_bench.config.protocols import with_protocol
+from tta_bench.config.schema import BenchmarkFile, PluginEntry, StreamSection, Strict, TuneSection
 from tta_bench.config.yaml import override_, read_yaml
 from tta_bench.corruptions.sets import SETS
 from tta_bench.errors import ConfigError, Problem, shown, suggest
@@ -36,7 +37,7 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Benchmark:
 def parse(raw: dict[str, Any], file: str = "benchmark") -> Benchmark:
     """The checked benchmark of a mapping; raises ConfigError with all problems."""
     try:
-        shaped = BenchmarkFile.model_validate(raw)
+        shaped = BenchmarkFile.model_validate(with_protocol(raw, file))
     except ValidationError as error:
         raise ConfigError(file, [_shape_problem(e) for e in error.errors()]) from None
     problems: list[Problem] = []
@@ -51,6 +52,7 @@ def parse(raw: dict[str, Any], file: str = "benchmark") -> Benchmark:
     stream = _resolve_corruptions(shaped.stream, own, problems, "stream")
     tune = None if shaped.tune is None else _resolve_corruptions(shaped.tune, own, problems, "tune")
     problems += _repeated_names(axes) + _order_problems(stream)
+    problems += _rate_problems(stream, [each.reset or stream.reset for each in axes["methods"]])
     if not problems:
         problems += _mismatches(data[0], axes["models"])
     lists = {
@@ -126,9 +128,25 @@ def _resolve_corruptions(
 
 def _order_problems(stream: StreamSection) -> list[Problem]:
     """Why the domains cannot come in one of CoTTA's orders."""
-    wanted = isinstance(stream.domain_order, CottaOrder)
-    text = cotta_problem(stream.corruptions) if wanted else None
+    text = cotta_problem(stream.corruptions) if stream.domain_order.startswith("cotta") else None
     return [Problem("stream.domain_order", text)] if text else []
+
+
+def _rate_problems(stream: StreamSection, resets: Sequence[str]) -> list[Problem]:
+    """Resets and rates of adaptation that contradict the batches of the stream."""
+    problems = []
+    if stream.straddle and "domain" in resets:
+        text = "batches that cross the borders of domains have no reset there. Use another reset."
+        problems.append(Problem("stream.straddle", text))
+    if stream.window > 1 and stream.batch_size != [1]:
+        problems.append(Problem("stream.window", "a window needs batches of one image. Set batch_size: 1."))
+    if stream.window > 1 and "batch" in resets:
+        text = "a window is emptied by every reset, so that it is never full. Use another reset."
+        problems.append(Problem("stream.window", text))
+    if stream.window > 1 and stream.adapt_every > 1:
+        text = "a window adapts once for every filled window already. Remove one of the two."
+        problems.append(Problem("stream.adapt_every", text))
+    return problems
 
 
 def _repeated_names(axes: dict[str, list[PluginChoice]]) -> list[Problem]:

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
+from tta_bench.config.stream_values import DomainOrder, Reset
+
 MAX_GRID_VALUES = 1000  # a longer list is a mistake: its grid would run for years
 
 
@@ -41,8 +43,8 @@ class PluginEntry(BaseModel):
 class MethodEntry(PluginEntry):
     """A method, which may have its own reset protocol."""
 
-    # Whether the model is reset at each domain; default: that of `stream`.
-    reset: Literal["never", "domain"] | None = None
+    # When the model is reset; default: as in `stream`.
+    reset: Reset | None = None
 
 
 def _as_mapping(value: Any) -> Any:
@@ -73,12 +75,6 @@ Severity = Annotated[Whole, Field(ge=1, le=5)]
 BatchSize = Annotated[Whole, Field(ge=1, le=65_536)]
 
 
-class CottaOrder(Strict):
-    """One of the ten orders of ImageNet-C's 15 corruptions on which CoTTA reports."""
-
-    cotta: Whole = Field(ge=0, le=9)  # number of the order
-
-
 class StreamSection(Strict):
     """Rounds × domains × batches; each of several scenarios, severities or batch sizes has its own cells."""
 
@@ -91,11 +87,15 @@ class StreamSection(Strict):
     limit: Whole | None = Field(None, ge=1, le=1_000_000_000)  # images per domain; default: all
     # Order of the images of a domain.
     order: Literal["shuffled", "reshuffled", "sequential", "aligned"] = "shuffled"
-    reset: Literal["never", "domain"] = "never"  # whether methods are reset at each domain
+    reset: Reset = "never"  # when methods are reset: at each domain, at each batch, every N batches
+    # Adapt to every such batch of a segment; the others are only predicted.
+    adapt_every: Whole = Field(1, ge=1, le=10**9)
+    window: Whole = Field(1, ge=1, le=4096)  # images to adapt to at once, if batches have one image
     # How images and domains follow each other: one scenario, or several.
     scenario: Annotated[list[AnyEntry], BeforeValidator(_as_list), Axis] = [PluginEntry(use="continual")]
-    domain_order: Literal["file", "per-seed", "per-round"] | CottaOrder = "file"  # order of the domains
+    domain_order: DomainOrder = "file"  # order of the domains
     straddle: bool = False  # batches cross the borders between the segments of a round
+    protocol: Text | None = None  # a protocol of the literature, whose values are defaults
 
 
 class RunSection(Strict):

@@ -14,6 +14,7 @@ from tta_bench.plugins import registry
 DATA = "cifar10-mini"
 SIBLINGS = {"vit": "vit-micro", "resnet": "resnet-micro", "vim": "vim-micro"}
 MOST_ROUNDS, MOST_DOMAINS, MOST_IMAGES, LARGEST_BATCH = 2, 3, 64, 16
+MOST_BATCHES = MOST_IMAGES // LARGEST_BATCH  # of a domain
 
 Pattern = TypeVar("Pattern", Filter, PresetEntry)
 
@@ -27,22 +28,57 @@ def shrunk(benchmark: Benchmark) -> Benchmark:
     stream, known = benchmark.stream, {*registry.names("corruptions"), "clean"}
     # Domains that are not corruptions, such as `sketch`, become `clean`.
     domains = dict.fromkeys(name if name in known else "clean" for name in stream.corruptions)
+    count = min(stream.limit or MOST_IMAGES, MOST_IMAGES)
     short = {
         "corruptions": list(domains)[:MOST_DOMAINS],
         "rounds": min(stream.rounds, MOST_ROUNDS),
-        "limit": min(stream.limit or MOST_IMAGES, MOST_IMAGES),
+        "limit": count,
         "batch_size": list(dict.fromkeys(min(size, LARGEST_BATCH) for size in stream.batch_size)),
+        "reset": _reset_within(stream.reset),
+        "adapt_every": min(stream.adapt_every, MOST_BATCHES),
+        "window": min(stream.window, LARGEST_BATCH),
     }
-    return replace(
+    small = replace(
         benchmark,
         name=f"{benchmark.name}-micro",
         data=PluginChoice(DATA, DATA),
         models=tuple(PluginChoice(name, name) for name in dict.fromkeys(siblings)),
         stream=stream.model_copy(update=short),
+        scenarios=tuple(_reduced(choice, count) for choice in benchmark.scenarios),
+        methods=tuple(
+            replace(choice, reset=choice.reset and _reset_within(choice.reset))
+            for choice in benchmark.methods
+        ),
         include=_following(benchmark.include, renamed),
         exclude=_following(benchmark.exclude, renamed),
         presets=_following(benchmark.presets, renamed),
     )
+    return replace(small, reduced=tuple(_reductions(benchmark, small)))
+
+
+def _reductions(benchmark: Benchmark, small: Benchmark) -> list[str]:
+    """What differs in how a stream is reset, adapted to and arranged."""
+    found = []
+    for name in ("reset", "adapt_every", "window"):
+        before, after = (getattr(each.stream, name) for each in (benchmark, small))
+        found += [f"stream.{name} is {after}, not {before}"] if before != after else []
+    resets = zip(benchmark.methods, small.methods, strict=True)
+    found += [f"reset of {a.name} is {b.reset}, not {a.reset}" for a, b in resets if a.reset != b.reset]
+    for one, other in zip(benchmark.scenarios, small.scenarios, strict=True):
+        before, after = (vars(make(choice, "streams")) for choice in (one, other))
+        found += [f"{k} of {one.name} is {after[k]}, not {before[k]}" for k in after if before[k] != after[k]]
+    return found
+
+
+def _reset_within(reset: str) -> str:
+    """A reset after so many batches that several of them are within one round of the short stream."""
+    name, _, number = reset.partition(" ")
+    return f"every {min(int(number), MOST_BATCHES + 1)}" if name == "every" else reset
+
+
+def _reduced(choice: PluginChoice, count: int) -> PluginChoice:
+    """A scenario with the parameters that it needs for streams of so few images."""
+    return replace(choice, params=choice.params | make(choice, "streams").reduced(count))
 
 
 def _sibling(choice: PluginChoice) -> str:

@@ -17,6 +17,7 @@ import torch
 
 from tta_bench.api import Domain, Method, Model, Source, Visit
 from tta_bench.errors import Unsupported
+from tta_bench.execution.cell.adaptation import Adaptation
 from tta_bench.execution.cell.cell_run import CellRun
 from tta_bench.execution.messages import Delivery, RunPolicy, Start, StopRequested
 from tta_bench.execution.model_cache import ModelCache
@@ -82,9 +83,10 @@ class Executor:
         with within(self.policy.cell_seconds), meter.watching():
             method: Method = cell.method.make()
             model = self._model(cell, method)
-            reason = method.unsupported(model) or method.refuses_batch(cell.batch_size)
+            reason = method.unsupported(model) or method.refuses_batch(cell.step_images)
             if reason is not None:
                 raise Unsupported(reason)
+            Adaptation(cell, method).refuse_if_impossible(method.batch_statistics(model))
             run = CellRun(resolved, method, model, self.policy, start, meter)
             images = self.models.source_images(cell.data)
             run.setup(Source(images, cell.batch_size, self.models.device))

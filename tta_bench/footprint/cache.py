@@ -21,7 +21,7 @@ def facts(cell: Cell) -> str:
     """What a cell's byte counts depend on; the seed, a parameter of some methods, is left out."""
     params = {key: value for key, value in cell.method.params.items() if key != "seed"}
     method = replace(cell.method, params=params)
-    return f"{cell.model.digest} {cell.quantizer.digest} {method.digest} {cell.batch_size}"
+    return f"{cell.model.digest} {cell.quantizer.digest} {method.digest} {cell.step_images}"
 
 
 def of(cell: Cell) -> MemoryReport:
@@ -31,7 +31,7 @@ def of(cell: Cell) -> MemoryReport:
     return entries.load_or_make(
         KIND,
         f"{name}.json",
-        lambda: account(cell.model.make(), cell.quantizer.make(), cell.method.make(), cell.batch_size),
+        lambda: account(cell.model.make(), cell.quantizer.make(), cell.method.make(), cell.step_images),
         lambda report: json.dumps(asdict(report)).encode(),
         lambda content: MemoryReport(**json.loads(content)),
     )

@@ -20,7 +20,9 @@ from tta_bench.streams.continual import Continual
 AXES = ("data", "model", "quantizer", "method")
 PROTOCOL = ("domains", "rounds", "batch_size", "limit", "order", "reset", "seed", "threads")
 # Settings that are in keys and manifests only if they differ from these values, which older cells imply.
-LATER: Mapping[str, Any] = MappingProxyType({"domain_order": "file", "straddle": False})
+LATER: Mapping[str, Any] = MappingProxyType(
+    {"domain_order": "file", "straddle": False, "adapt_every": 1, "window": 1}
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ class Cell:
     scenario: PluginIdentity | None = None  # None: `continual`, which has no parameters
     domain_order: str = "file"
     straddle: bool = False
+    adapt_every: int = 1  # batches of a segment; the others are only predicted
+    window: int = 1  # images to adapt to at once, if batches have one image
 
     def __getstate__(self) -> dict[str, Any]:
         """Its fields: plain data, without instances of plugins that properties keep."""
@@ -71,6 +75,19 @@ class Cell:
         """One for every round and every visit of a domain in it."""
         visits = self.visits
         return self.rounds * len(visits[0]) if len(visits) == 1 else sum(map(len, visits))
+
+    @property
+    def reset_every(self) -> int | None:
+        """After how many batches the method is reset; None: not by their number."""
+        if self.reset == "batch":
+            return 1
+        name, _, number = self.reset.partition(" ")
+        return int(number) if name == "every" else None
+
+    @property
+    def step_images(self) -> int:
+        """Images of a full step of the method."""
+        return max(self.batch_size, self.window)
 
     @cached_property
     def schedule(self) -> StreamSchedule:

@@ -14,7 +14,6 @@ from typing import Any
 from tta_bench.api import Bits, Domain, Method, Plugin, StreamSchedule, Target
 from tta_bench.config import Benchmark, PluginChoice, make, make_data
 from tta_bench.config.parameters import check_params
-from tta_bench.config.schema import CottaOrder
 from tta_bench.corruptions.apply import version_of
 from tta_bench.errors import ConfigError, Problem, UserError
 from tta_bench.grid.cell import Cell, Labels
@@ -24,6 +23,7 @@ from tta_bench.plugins.identity import PluginIdentity, identify
 from tta_bench.streams.schedules.cotta_orders import cotta_places
 
 MAX_CELLS = 100_000
+COTTA = "cotta "  # before the number of an order
 
 
 def expand(benchmark: Benchmark, file: str = "benchmark") -> list[Cell]:
@@ -96,6 +96,7 @@ class _CellBuilder:
         bits = str(Bits.parse(quantised.params.get("bits", "FP32")))
         adapting = self.method(method, model, quantizer.use, bits, seed)
         plugin: Method = adapting.make()
+        lasting = plugin.memory == "stream"
         cell = Cell(
             data=self.data(model),
             model=self.plugin("models", model),
@@ -107,13 +108,15 @@ class _CellBuilder:
             batch_size=max(stream.batch_size[0], plugin.gathers),
             limit=self.limit,
             order=stream.order,
-            reset=(method.reset or stream.reset) if plugin.memory == "stream" else "never",
+            reset=_reset(method.reset or stream.reset) if lasting else "never",
             seed=seed,
             threads=self.benchmark.run.threads,
             labels=Labels(model.name, quantizer.name, method.name, order, name),
             scenario=self.scenario,
-            domain_order=stream.domain_order if isinstance(stream.domain_order, str) else "file",
+            domain_order="file" if stream.domain_order.startswith(COTTA) else stream.domain_order,
             straddle=stream.straddle,
+            adapt_every=stream.adapt_every if lasting else 1,
+            window=1 if plugin.memory == "none" or plugin.gathers > 1 else stream.window,
         )
         self._check_scenario(cell)
         return cell.with_key()
@@ -141,8 +144,9 @@ class _CellBuilder:
         stream = self.benchmark.stream
         steady = {"clean", *make(self.benchmark.data, "data").own_domains()}
         names = stream.corruptions
-        if isinstance(stream.domain_order, CottaOrder):
-            names = [names[i] for i in cotta_places(names, stream.domain_order.cotta)]
+        if stream.domain_order.startswith(COTTA):
+            number = int(stream.domain_order.removeprefix(COTTA))
+            names = [names[i] for i in cotta_places(names, number)]
         return tuple((c, 0 if c in steady else stream.severity[0]) for c in names)
 
     @cached_property
@@ -230,6 +234,11 @@ class _CellBuilder:
                 self.problems += wrong
                 chosen |= {} if wrong else checked
         return chosen
+
+
+def _reset(asked: str) -> str:
+    """A reset protocol; one before every batch has one name."""
+    return "batch" if asked == "every 1" else asked
 
 
 def identity_of(group: str, use: str, plugin: Plugin, fingerprint: str = "") -> PluginIdentity:

@@ -29,6 +29,7 @@ class ResolvedCell:
     resumable: bool  # a run can continue after a segment from the saved state of the method
     forwards: int  # declared passes per batch
     backwards: int
+    predicts: bool = True  # without adapting, in one pass; otherwise it takes a step and restores its state
 
     @property
     def key(self) -> str:
@@ -62,9 +63,11 @@ class ResolvedCell:
         return len(self.schedule.segments(1))
 
     @property
-    def step_passes(self) -> int:
-        """Declared passes per batch, a backward pass counted as two."""
-        return self.forwards + 2 * self.backwards
+    def step_passes(self) -> float:
+        """Declared passes per batch, a backward pass counted as two; the mean if only some batches adapt."""
+        step, period = self.forwards + 2 * self.backwards, max(self.cell.adapt_every, self.cell.window)
+        predicting = 1 if self.predicts else step
+        return (step + (period - 1) * predicting) / period
 
     def at(self, position: int) -> tuple[int, int]:
         """Round (from 1) and number of a segment in it (from 0) at a position."""
@@ -105,7 +108,7 @@ class ResolvedCell:
 def resolve(cell: Cell, share: bool = True) -> ResolvedCell:
     """The facts of a cell, from an instance of its method; without `share`, nothing is computed only once."""
     method: Method = cell.method.make()
-    stateless = method.memory in ("none", "batch") or cell.reset == "domain"
+    stateless = method.memory in ("none", "batch") or cell.reset in ("domain", "batch")
     forwards, backwards = passes_per_batch(method)
     return ResolvedCell(
         cell=cell,
@@ -116,6 +119,7 @@ def resolve(cell: Cell, share: bool = True) -> ResolvedCell:
         resumable=method.memory != "stream" or type(method).state_dict is not Method.state_dict,
         forwards=forwards,
         backwards=backwards,
+        predicts=method.memory != "stream" or type(method).predict is not Method.predict,
     )
 
 

@@ -75,7 +75,7 @@ def passes(cells: Sequence[Cell]) -> PassCount:
         for task in found
         for each in task.cells
     )
-    return PassCount(naive, round(sum(map(task_passes, found))))
+    return PassCount(round(naive), round(sum(map(task_passes, found))))
 
 
 def task_passes(task: Task) -> float:

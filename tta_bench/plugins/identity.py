@@ -27,7 +27,7 @@ class PluginIdentity:
     @property
     def label(self) -> str:
         """Its name in messages: `method t3a`."""
-        return f"{self.group.removesuffix('s')} {self.use}"
+        return f"{registry.singular(self.group)} {self.use}"
 
     def make(self) -> Any:
         """An instance of the plugin."""

@@ -81,11 +81,11 @@ def find(group: str, name: str) -> EntryPoint:
     """The one entry point of that name."""
     points = [point for point in _points(group) if point.name == name]
     if not points:
-        raise UnknownPlugin(f'unknown {_singular(group)} "{name}". {suggest(name, names(group))}')
+        raise UnknownPlugin(f'unknown {singular(group)} "{name}". {suggest(name, names(group))}')
     if len({point.value for point in points}) > 1:
         owners = " and ".join(_origin(point) for point in points)
         raise UnknownPlugin(
-            f'{_singular(group)} "{name}" is registered twice, by {owners}. Uninstall one of them.'
+            f'{singular(group)} "{name}" is registered twice, by {owners}. Uninstall one of them.'
         )
     return points[0]
 
@@ -111,8 +111,9 @@ def _origin(point: EntryPoint) -> str:
 
 
 def _full_name(group: str, point: EntryPoint) -> str:
-    return f'{_singular(group)} "{point.name}" ({_origin(point)})'
+    return f'{singular(group)} "{point.name}" ({_origin(point)})'
 
 
-def _singular(group: str) -> str:
-    return group.removesuffix("s")
+def singular(group: str) -> str:
+    """What one plugin of a group is called in messages."""
+    return "scenario" if group == "streams" else group.removesuffix("s")

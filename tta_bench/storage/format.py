@@ -218,7 +218,9 @@ class CellRow(StoredDict):
     domain_order: NotRequired[str]
     straddle: NotRequired[bool]
     visits: NotRequired[Annotated[list[Annotated[list[VisitPlace], MOST]], MOST]]  # see `record.visits_of`
-    reset: Literal["never", "domain"]
+    adapt_every: NotRequired[Positive]
+    window: NotRequired[Positive]
+    reset: Annotated[str, StringConstraints(pattern=r"^(never|domain|batch|every [1-9]\d{0,9})$")]
     seed: Count
     threads: Annotated[int, Field(ge=1, le=1024)]  # `verify` starts as many
     bits: str

@@ -90,6 +90,19 @@ def state_continues(bench: Bench) -> None:
     assert second.counters() == counted, "counters() differs after load_state_dict(): save what it counts"
 
 
+def predicts_without_adapting(bench: Bench) -> None:
+    """predict() gives an answer for every image and changes nothing for later batches."""
+    one, two = bench.ready(), bench.ready()
+    for method in (one, two):
+        bench.step(method, bench.images[0])
+    with torch.no_grad():
+        output = one.predict(bench.given(one, bench.images[2]))
+    assert output.shape == (len(bench.images[2]), bench.pristine.num_classes), f"shape {tuple(output.shape)}"
+    assert output.isfinite().all(), "output is not finite"
+    assert_same([bench.step(one, bench.images[1])], [bench.step(two, bench.images[1])], "after predict()")
+    assert one.counters() == two.counters(), "predict() changes counters()"
+
+
 def same_seed_same_numbers(bench: Bench) -> None:
     """two instances give the same numbers and share nothing."""
     one, two = bench.ready(), bench.ready()

@@ -155,7 +155,7 @@ def prepare(
     """The search for a goal, resumed from its ledger; raises an error if the budget is below one trial."""
     cell = goal.cell
     count = cell.count(len(cell.data.make().test_labels()))
-    budget = Budget(images, goal.steps, count * resolve(cell).step_passes)
+    budget = Budget(images, goal.steps, round(count * resolve(cell).step_passes))
     search = TuneSearch(goal, budget, Ledger(writer.store, goal), writer, stop, say)
     if not search.ledger.trials and budget.whole(search.ledger) > images:
         raise UserError(

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from tta_bench.api import Method, Model, Source
+from tta_bench.api import Method, Model, Source, Stream
+from tta_bench.execution.cell.adaptation import Adaptation
 from tta_bench.execution.cell.tally import Tally
 from tta_bench.execution.messages import RunPolicy, Start
 from tta_bench.execution.stream_reader import Batch, StreamReader, Targets
@@ -39,6 +40,7 @@ class CellRun:
     ) -> None:
         self.resolved, self.cell, self.method, self.model = resolved, resolved.cell, method, model
         self.policy, self.start, self.meter = policy, start, meter
+        self.adaptation = Adaptation(self.cell, method)
         self.backbone: Model | None = None  # computes the features of a method that reads features
         self.spent_seconds = 0.0
         self.over = False
@@ -59,7 +61,7 @@ class CellRun:
         """Adapt to one segment and score it: yields checkpoints, then its results unless it was stopped."""
         round, index = self.resolved.at(position)
         targets = reader.targets(round, index)
-        first, tally = self._begin(position)
+        first, tally = self._begin(position, reader.stream)
         if self.backbone is None:
             batches = reader.images(round, index, first, self.model.device)
         else:
@@ -71,6 +73,7 @@ class CellRun:
             if done < len(targets) and (stopped or time.monotonic() - saved > self.policy.checkpoint_seconds):
                 if self.resolved.resumable:
                     inside = {"tally": tally.state_dict(), "generators": generators()}
+                    inside |= self.adaptation.state_dict()
                     yield self._checkpoint(position, done, inside)
                 if stopped:
                     return
@@ -92,9 +95,10 @@ class CellRun:
             return None
         return self._checkpoint(position + 1, 0)
 
-    def _begin(self, position: int) -> tuple[int, Tally]:
+    def _begin(self, position: int, stream: Stream) -> tuple[int, Tally]:
         """Restore the state at the start of a segment, or inside it; returns next batch and counts."""
-        segment, (round, _) = self.resolved.segment(position), self.resolved.at(position)
+        segment, (round, index) = self.resolved.segment(position), self.resolved.at(position)
+        before = 0 if self.cell.reset_every is None else stream.batches_before(round, index)
         tally, checkpoint = Tally.of(len(segment.visits)), self.start.checkpoint
         saved: dict[str, Any] = {}
         if checkpoint is not None and checkpoint.position == position:
@@ -104,11 +108,13 @@ class CellRun:
             tally.load_state_dict(saved["tally"])
             restore_generators(saved["generators"])
             assert checkpoint is not None
+            self.adaptation.begin(
+                checkpoint.batch, before, codec.placed(saved.get("window"), self.model.device)
+            )
             return checkpoint.batch, tally
         # Equal rounds draw the same random numbers, whether they are computed or repeated.
         seed_everything(f"{self.cell.key}/{1 if self.resolved.equal_rounds else round}/{segment.name}")
-        if self.cell.reset == "domain":
-            self.method.reset()
+        self.adaptation.begin(0, before)
         return 0, tally
 
     def _step(self, batches: Iterator[Batch], targets: Targets, tally: Tally) -> None:
@@ -123,7 +129,7 @@ class CellRun:
                 begun = time.perf_counter()
                 with torch.no_grad():
                     # Copied to the CPU before the clock is read: a GPU returns before it has computed.
-                    output = self.method.step(batch).detach().cpu()
+                    output = self.adaptation.output(batch).detach().cpu()
                 tally.seconds += time.perf_counter() - begun + load_seconds
         finally:
             self.spent_seconds += time.perf_counter() - start

@@ -1,0 +1,57 @@
+"""Scenarios for tests: the example package, one that revisits domains, and one that orders by label.
+
+`install` makes them known to one test; they are not installed for all tests.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tta_bench.api import Domain, Scenario, SegmentImages, dataclass
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "tta-bench-interleaved" / "tta_bench_interleaved.py"
+NAMES = ("interleaved", "there-and-back", "by-label")
+ENTRY_POINTS = """[tta_bench.streams]
+interleaved = tta_bench_interleaved:Interleaved
+there-and-back = outside_scenarios:ThereAndBack
+by-label = outside_scenarios:ByLabel
+"""
+
+
+@dataclass
+class ThereAndBack(Scenario):
+    """All domains, then all but the last in reverse: a round comes to them twice."""
+
+    def schedule(self, domains: Sequence[Domain], rng: np.random.Generator) -> list[tuple[Domain, ...]]:
+        return [(domain,) for domain in (*domains, *reversed(domains[:-1]))]
+
+
+@dataclass
+class ByLabel(Scenario):
+    """The images of each domain in the order of their labels."""
+
+    least: int = 1
+    uses_labels = True
+
+    def arrange(self, images: SegmentImages) -> np.ndarray:
+        pairs = images.one_after_the_other()
+        return pairs[np.argsort(images.labels[pairs[:, 1]], kind="stable")]
+
+    def problems(self, count: int, classes: int, domains: Sequence[Domain], batch_size: int) -> list[str]:
+        few = f"{count} images are fewer than {self.least}. Raise stream.limit."
+        return [few] if count < self.least else []
+
+
+def install(folder: Path) -> Path:
+    """A folder that holds these scenarios as an installed package, `outside 1.0`."""
+    shutil.copy(EXAMPLE, folder)
+    shutil.copy(__file__, folder / "outside_scenarios.py")
+    facts = folder / "outside-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text(ENTRY_POINTS)
+    return folder

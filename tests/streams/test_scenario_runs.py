@@ -1,0 +1,190 @@
+"""Cells on any scenario: split by domain and visit, the same however they are run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.command import tta_bench
+from tests.helpers.scenarios import NAMES
+from tta_bench import config, grid
+from tta_bench.execution.executor import Executor
+from tta_bench.execution.messages import Delivery, Start
+from tta_bench.execution.recorder import start_of
+from tta_bench.grid import Cell, cell_of, row_of
+from tta_bench.planning.sharing import resolve
+from tta_bench.planning.tasks import split, tasks
+from tta_bench.plugins import registry
+from tta_bench.storage.checkpoints import Checkpoint
+from tta_bench.storage.format import MANIFEST_FORMAT
+from tta_bench.storage.record import Record, as_json
+from tta_bench.storage.store import ResultStore
+
+Write = Callable[..., Path]
+STREAM = {"corruptions": ["gaussian_noise", "fog", "contrast"], "rounds": 2, "batch_size": 16, "limit": 40}
+METHODS = ["source", "t3a", {"use": "tent", "name": "TENT"}]
+SCENARIOS = (*registry.names("streams"), *NAMES)
+
+pytestmark = pytest.mark.usefixtures("no_bytes", "outside")
+
+
+@pytest.fixture
+def cells_on(write_yaml: Write) -> Callable[..., list[Cell]]:
+    """The cells of a small benchmark on a scenario, or on any other stream."""
+
+    def cells(methods: Sequence[Any] = METHODS, **stream: Any) -> list[Cell]:
+        file = write_yaml(methods=list(methods), quantizers=["fp32"], stream=STREAM | stream)
+        return grid.expand(config.load(file))
+
+    return cells
+
+
+On = Callable[..., list[Cell]]
+
+
+def records_of(deliveries: Iterable[Delivery]) -> list[Record]:
+    return [record for delivery in deliveries for record in delivery.records]
+
+
+def run(cells: Sequence[Cell], share: bool = True) -> list[Record]:
+    found = []
+    for task in tasks(cells, share):
+        found += records_of(Executor().run(task.cells, [Start(described=True)] * len(task.cells)))
+    return found
+
+
+def plain(records: Iterable[Record]) -> dict[Any, Record]:
+    """Records by cell, round, domain and visit, without times."""
+    found: dict[Any, Record] = {}
+    for record in records:
+        assert record["status"] == "ok", record.get("reason")
+        where = ("key", "round", "corruption", "severity", "visit")
+        place = tuple(record.get(name) for name in where)
+        assert place not in found, "every record once"
+        found[place] = {k: v for k, v in record.items() if k not in ("seconds", "repeats")}
+    return found
+
+
+def totals(records: Iterable[Record], *names: str) -> dict[Any, list[int]]:
+    """Sums over the visits of every round, corruption and severity."""
+    found: dict[Any, list[int]] = defaultdict(lambda: [0] * len(names))
+    for record in records:
+        where = (record["round"], record["corruption"], record["severity"])
+        found[where] = [a + record[name] for a, name in zip(found[where], names, strict=True)]
+    return dict(found)
+
+
+# -- records ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_visit_has_a_record_in_every_round(scenario: str, cells_on: On) -> None:
+    cells = cells_on(scenario=scenario)
+    records = run(cells)
+    for cell in cells:
+        own = [record for record in records if record["key"] == cell.key]
+        assert len(plain(own)) == len(own) == cell.records_expected
+        store_places = {(r["corruption"], r["severity"], r.get("visit", 1)) for r in own if r["round"] == 2}
+        assert store_places == set(cell.visits[-1])
+        for record in own:
+            assert sum(record["correct_per_batch"]) == record["correct"]
+            sizes = record.get("images_per_batch")
+            assert sizes is None or sum(sizes) == record["images"]
+            assert record.get("uses_labels", False) is cell.schedule.scenario.uses_labels
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_source_predicts_every_image_alike_in_any_order(scenario: str, cells_on: On) -> None:
+    (cell,), (steady,) = cells_on(["source"], scenario=scenario), cells_on(["source"])
+    if cell.schedule.scenario.resamples or set(cell.visited) != set(steady.visited):
+        pytest.skip("it shows other images")
+    visits = {place[:2]: place[2] for place in sorted(cell.visits[0])}  # the last visit of each domain
+    found, expected = (totals(run([each]), "images", "correct") for each in (cell, steady))
+    for place, (images, correct) in expected.items():
+        number = visits[place[1:]]
+        assert found[place] == [images * number, correct * number]
+
+
+def test_batches_of_several_domains_are_scored_by_domain(cells_on: On) -> None:
+    (cell,) = cells_on(["tent"], scenario={"use": "interleaved", "run": 4}, rounds=1)
+    noise, fog, contrast = run([cell])
+    assert noise["images_per_batch"] == [8, 4, 4, 8, 4, 4, 8, 0], "runs of four, in batches of 16"
+    sizes = zip(*(record["images_per_batch"] for record in (noise, fog, contrast)), strict=True)
+    assert [sum(each) for each in sizes] == [16] * 7 + [8]
+    assert noise["forward_images"] + fog["forward_images"] + contrast["forward_images"] == 120
+    assert noise["backward_images"] == 40
+    assert len({record["fingerprint"] for record in (noise, fog, contrast)}) == 1
+
+
+def test_a_round_that_comes_twice_to_a_domain_numbers_its_visits(cells_on: On) -> None:
+    (cell,) = cells_on(["tent"], scenario="there-and-back", rounds=1)
+    found = [(record["corruption"], record.get("visit")) for record in run([cell])]
+    names = ["gaussian_noise", "fog", "contrast"]
+    once = [("contrast", None)]
+    assert found == [(names[0], 1), (names[1], 1), *once, (names[1], 2), (names[0], 2)]
+
+
+# -- however they are run ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_sharing_changes_no_number(scenario: str, cells_on: On) -> None:
+    cells = cells_on(["source", "t3a", "lame"], scenario=scenario)
+    assert plain(run(cells)) == plain(run(cells, share=False))
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_parts_of_a_cell_together_are_the_whole(scenario: str, cells_on: On) -> None:
+    cells = cells_on([{"use": "tent", "reset": "domain"}], scenario=scenario)
+    parts = [part for task in tasks(cells) for part in split([task], 2)]
+    found = [
+        record
+        for part in parts
+        for record in records_of(
+            Executor().run(part.cells, [start_of(each, [], None, part.segments)[0] for each in part.cells])
+        )
+    ]
+    assert plain(found) == plain(run(cells))
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("stop_after", [1, 4])
+def test_a_stopped_cell_continues_where_it_was(scenario: str, stop_after: int, cells_on: On) -> None:
+    (cell,) = cells_on(["tent"], scenario=scenario)
+    resolved, calls = resolve(cell), iter(range(1000))
+    first = list(Executor().run([resolved], [Start(described=True)], lambda: next(calls) >= stop_after))
+    saved = [delivery.checkpoint for delivery in first if delivery.checkpoint is not None]
+    assert isinstance(saved[-1], Checkpoint)
+    start, kept = start_of(resolved, records_of(first), saved[-1])
+    later = records_of(Executor().run([resolved], [start]))
+    assert plain([*kept, *later]) == plain(run([cell]))
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_manifest_describes_the_cell(scenario: str, cells_on: On) -> None:
+    for cell in cells_on(scenario=scenario, order="reshuffled"):
+        rows = [row_of(cell)]
+        manifest = MANIFEST_FORMAT.validate_json(as_json({"format": 3, "version": "1", "cells": rows}))
+        again = cell_of(manifest["cells"][0])
+        assert (again, again.key, again.visits) == (cell, cell.with_key().key, cell.visits)
+
+
+def test_status_verify_and_merge_know_visits(write_yaml: Write, tmp_path: Path) -> None:
+    stream = STREAM | {"scenario": ["there-and-back", "interleaved", "by-label"]}
+    file = write_yaml(methods=["source", "tent"], quantizers=["fp32"], stream=stream)
+    results = str(tmp_path / "results")
+    assert tta_bench("run", str(file), "--results", results).returncode == 0
+    assert "6 done" in tta_bench("status", "--results", results).stdout
+    verified = tta_bench("verify", "--cells", "6", "--results", results)
+    assert verified.returncode == 0, verified.stderr
+    assert "all are equal" in verified.stdout
+    merged = tta_bench("merge", results, "--into", str(tmp_path / "all"))
+    assert merged.returncode == 0, merged.stderr
+    store = ResultStore(tmp_path / "results", "small")
+    for row in store.manifest()["cells"]:
+        assert len(store.read(row["key"])) == row["records_expected"]
+    assert "6 done" in tta_bench("run", str(file), "--results", results).stderr
