@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 
 from tta_bench import config, grid
 from tta_bench.cli import app
+from tta_bench.config.protocols import PROTOCOLS
+from tta_bench.config.smoke import shrunk
 from tta_bench.errors import ConfigError, UserError
 
 Write = Callable[..., Path]
@@ -175,3 +177,27 @@ def test_the_default_benchmark_is_the_grid_the_readme_promises() -> None:
     assert benchmark.stream.rounds == 10
     assert len(benchmark.stream.corruptions) == 15
     assert yaml.safe_load(path.read_text())["run"]["engine"] == "ray"
+
+
+def test_micro_reduces_resets_and_rates_and_says_so(write_yaml: Write) -> None:
+    stream = {"corruptions": ["fog"], "reset": {"every": 1000}, "adapt_every": 100}
+    methods = ["source", {"use": "tent", "reset": {"every": 50}}]
+    small = shrunk(config.load(write_yaml(methods=methods, stream=stream)))
+    assert (small.stream.reset, small.stream.adapt_every, small.methods[1].reset) == ("every 5", 4, "every 5")
+    assert list(small.reduced) == [
+        "stream.reset is every 5, not every 1000",
+        "stream.adapt_every is 4, not 100",
+        "reset of tent is every 5, not every 50",
+    ]
+    assert shrunk(config.load(write_yaml())).reduced == ()
+
+
+def test_a_protocol_sets_what_the_file_does_not(write_yaml: Write) -> None:
+    found = config.load(write_yaml(stream={"protocol": "rdumb", "batch_size": 8, "corruptions": ["fog"]}))
+    assert (found.stream.reset, found.stream.batch_size) == ("every 1000", [8])
+    assert config.load(write_yaml(stream={"protocol": "cotta"})).stream.domain_order == "cotta 0"
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_every_protocol_is_a_valid_stream(name: str, write_yaml: Write) -> None:
+    assert config.load(write_yaml(stream={"protocol": name})).stream.protocol == name
