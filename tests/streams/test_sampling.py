@@ -203,7 +203,7 @@ def test_published_setting_of_sar() -> None:
 
 def test_a_stream_shorter_than_its_classes_is_refused() -> None:
     assert ratio_problem(1_000, 1_000) is None
-    assert "length" in str(ratio_problem(999, 1_000))
+    assert "draws" in str(ratio_problem(999, 1_000))
 
 
 def test_long_tail_of_delta() -> None:

@@ -7,20 +7,13 @@ import pytest
 from tta_bench.corruptions.sets import HELD_OUT_4, IMAGENET_C_15
 from tta_bench.streams.schedules.cotta_orders import COTTA_ORDERS, cotta_places, cotta_problem
 from tta_bench.streams.schedules.crossfade import crossfade
-from tta_bench.streams.schedules.severities import gradual, rise_and_fall
+from tta_bench.streams.schedules.severities import rise_and_fall
 
 
 def test_severities_rise_and_fall() -> None:
     assert rise_and_fall(5) == (1, 2, 3, 4, 5, 4, 3, 2, 1)
     assert rise_and_fall(5, from_the_top=True) == (5, 4, 3, 2, 1)
     assert rise_and_fall(1) == rise_and_fall(1, from_the_top=True) == (1,)
-
-
-def test_lengths_of_the_published_gradual_streams() -> None:
-    cotta, all_nine = gradual(15, 5, True), gradual(15, 5, False)
-    assert (len(cotta), len(all_nine)) == (131, 135)
-    assert cotta[:6] == [(0, 5), (0, 4), (0, 3), (0, 2), (0, 1), (1, 1)]
-    assert [number for number, _ in all_nine[::9]] == list(range(15))
 
 
 def test_each_order_of_cotta_has_all_corruptions() -> None:

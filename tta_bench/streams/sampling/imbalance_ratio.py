@@ -13,7 +13,7 @@ def ratio_problem(length: int, classes: int) -> str | None:
         return None
     return (
         f"SAR's sampler has a phase for each of {classes} classes, and the stream of a domain has {length} "
-        "images. Raise `length` or use more images."
+        "images. Raise `draws` or use more images."
     )
 
 

@@ -29,6 +29,8 @@ def note_problem(count: int, classes: int) -> str | None:
 def note_order(labels: np.ndarray, delta: float, rng: np.random.Generator, tries: int = TRIES) -> np.ndarray:
     """All images, chunk by chunk; `NoDraw` if `tries` draws leave a chunk with fewer than 10 images."""
     counts = class_counts(labels)
+    if problem := note_problem(len(labels), len(counts)):
+        raise NoDraw(f"correlated: {problem}")
     for _ in range(tries):
         sizes = _draw(counts, delta, rng)
         if sizes.sum(0).min() >= MIN_CHUNK:
