@@ -16,14 +16,16 @@ if TYPE_CHECKING:
     from tta_bench.commands.run import run
     from tta_bench.config.benchmark import Benchmark
     from tta_bench.errors import UserError
+    from tta_bench.tables.frame import load_results
 
 __version__ = "0.2.0"
-__all__ = ["Benchmark", "UserError", "benchmark", "memory", "plan", "results", "run"]
+__all__ = ["Benchmark", "UserError", "benchmark", "load_results", "memory", "plan", "results", "run"]
 
 _HOMES = {
     "Benchmark": "tta_bench.config.benchmark",
     "UserError": "tta_bench.errors",
     "benchmark": "tta_bench.commands.inputs",
+    "load_results": "tta_bench.tables.frame",
     "memory": "tta_bench.commands.plan",
     "plan": "tta_bench.commands.plan",
     "results": "tta_bench.commands.results",

@@ -65,7 +65,7 @@ def test_weights_of_another_content_are_another_row(tmp_path: Path) -> None:
 def test_where_files_are_is_not_what_they_contain(tmp_path: Path) -> None:
     store = write(ONE, tmp_path)
     cells = store.manifest()["cells"]
-    home, away = (frame._identity(c | {"data": c["data"] | {"params": {"root": root}}}) for c in cells
+    home, away = (frame.identity(c | {"data": c["data"] | {"params": {"root": root}}}) for c in cells
                   for root in ("/home/a/images", "/mnt/images"))  # fmt: skip
     assert home == away
 

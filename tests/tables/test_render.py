@@ -16,12 +16,13 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 
+from tta_bench.plugins import registry
 from tta_bench.tables.build import build
-from tta_bench.tables.layouts import LAYOUTS
 from tta_bench.tables.render import FORMATS, document, render
 from tta_bench.tables.render.latex_text import escape
 from tta_bench.tables.table import Table, TableError, printed
 
+LAYOUTS = registry.names("layouts")
 GOLDEN = Path(__file__).parents[1] / "golden"
 SUFFIX = {"latex": "tex", "longtable": "longtable.tex", "markdown": "md", "text": "txt"}
 NASTY = r"TENT* a_b 50% <b> #1 & ~^ \x {} $y$ | é ± “q” → 漢 ½"

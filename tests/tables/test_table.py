@@ -9,10 +9,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tta_bench.plugins import registry
 from tta_bench.tables.build import build
-from tta_bench.tables.layouts import LAYOUTS
 from tta_bench.tables.table import Row, Table, TableEntry, TableError
 
+LAYOUTS = registry.names("layouts")
 GOLDEN = Path(__file__).parents[1] / "golden"
 LAST = 2  # the last round of the frame
 FROM_THE_FIRST_ROUND = {"long-term", "ablation", "bank", "reset-vs-continual"}  # the others show the last

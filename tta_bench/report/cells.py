@@ -3,44 +3,52 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from tta_bench.storage.record import Record, cell_status
+from tta_bench.storage.record import Record
 from tta_bench.storage.store import ResultStore
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 # The fields that define a stream, apart from the seed; cells of different streams never share a table.
 STREAM = ("data", "domains", "rounds", "batch_size", "limit", "order")
 NOT_RECORDED = "not recorded"
 
 
-class Fingerprints:
-    """The distinct lists of stream fingerprints; all cells of a seed see the same images and share one."""
+def provenance(
+    cells: Mapping[str, tuple[Record, ResultStore]], frame: DataFrame
+) -> dict[str, dict[str, Any]]:
+    """The provenance of each cell, by key; `fingerprints` is the number of one of `fingerprints_of`."""
+    by_cell = frame.assign(
+        ok=frame["status"] == "ok",
+        repeated=frame["repeats"].notna(),
+        computed=frame["seconds"].where(frame["repeats"].isna()),
+    ).groupby("key", observed=True, sort=False)
+    sums: Any = by_cell[["ok", "repeated", "computed"]].sum().to_dict("index")
+    worst = by_cell["status"].agg(lambda found: _status(set(found))).to_dict()
+    return {key: _of_cell(*cells[key], sums[key], worst[key]) for key in sums}
 
-    def __init__(self) -> None:
-        self.lists: list[list[list[Any]]] = []
 
-    def number(self, records: Sequence[Record]) -> int:
-        """The index of the list of (round, corruption, fingerprint) of these records."""
-        found = sorted([r["round"], r["corruption"], r["fingerprint"]] for r in records)
-        if found not in self.lists:
-            self.lists.append(found)
-        return self.lists.index(found)
+def _status(found: set[str]) -> str:
+    """The status of a cell from those of its domains."""
+    return next(
+        (status for status in ("unsupported", "failed") if status in found),
+        "done" if found == {"ok"} else "missing",
+    )
 
 
-def provenance(cell: Record, store: ResultStore, fingerprints: Fingerprints) -> dict[str, Any]:
-    """The provenance of one cell."""
-    records = store.read(cell["key"])
+def _of_cell(cell: Record, store: ResultStore, sums: Mapping[str, Any], status: str) -> dict[str, Any]:
     facts = store.description(cell["key"]) or {}
     environments = list(facts.get("environments", {}).values()) or [{}]
-    ok = [r for r in records if r["status"] == "ok"]
     return {
         "key": cell["key"],
         "seed": cell["seed"],
-        "status": cell_status(records, cell["records_expected"]),
-        "records": [len(ok), cell["records_expected"]],
-        "repeated": sum("repeats" in record for record in ok),
-        "seconds": round(sum(r["seconds"] for r in ok if "repeats" not in r), 1),
+        "status": status,
+        "records": [int(sums["ok"]), cell["records_expected"]],
+        "repeated": int(sums["repeated"]),
+        "seconds": round(sums["computed"], 1),
         "weights": facts.get("weights_sha256") or cell["model"]["fingerprint"] or NOT_RECORDED,
         "plugins": {name: _json(cell[name]) for name in ("model", "quantizer", "method", "data")},
         "data_note": facts.get("data_note") or "",
@@ -49,8 +57,26 @@ def provenance(cell: Record, store: ResultStore, fingerprints: Fingerprints) -> 
         "versions": environments[-1].get("versions", {}),
         "device": _each(environments, "device"),
         "host": _each(environments, "host"),
-        "fingerprints": fingerprints.number(ok),
     }
+
+
+def fingerprints_of(frame: DataFrame) -> tuple[list[list[list[Any]]], dict[str, int]]:
+    """The distinct lists of (round, corruption, fingerprint), and the number of the list of each cell.
+
+    All cells of a seed see the same images and share a list.
+    """
+    ok = frame[["key", "round", "corruption", "fingerprint"]][frame["status"] == "ok"]
+    known: dict[bytes, int] = {}
+    lists: list[list[list[Any]]] = []
+    numbers = {}
+    codes = ok.assign(**{name: ok[name].cat.codes for name in ("corruption", "fingerprint")})
+    for key, own in codes.groupby("key", observed=False, sort=False):
+        place = own[["round", "corruption", "fingerprint"]].to_numpy(int).tobytes()
+        if place not in known:
+            known[place] = len(lists)
+            lists.append(sorted(ok.loc[own.index].drop(columns="key").values.tolist()))
+        numbers[str(key)] = known[place]
+    return lists, numbers
 
 
 def _json(value: Any) -> Any:

@@ -94,7 +94,7 @@ def _consistent(record: DomainResult) -> DomainResult:
 
 CheckedResult = Annotated[DomainResult, AfterValidator(_consistent)]
 DomainRecord = Annotated[CheckedResult | CellFailure, Field(discriminator="status")]
-RECORD: TypeAdapter[Any] = TypeAdapter(DomainRecord)
+RECORDS: TypeAdapter[Any] = TypeAdapter(list[DomainRecord])
 
 
 # -- the ledger of a search ----------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class TrialEnd(StoredDict):
 
 
 TrialEvent = Annotated[TrialBegin | TrialStep | TrialEnd, Field(discriminator="event")]
-EVENT: TypeAdapter[Any] = TypeAdapter(TrialEvent)
+EVENTS: TypeAdapter[Any] = TypeAdapter(list[TrialEvent])
 
 
 # -- cells ---------------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ class CheckpointHeader(TypedDict):
 
 
 MANIFEST_FORMAT: TypeAdapter[Any] = TypeAdapter(Manifest)
-DESCRIPTION: TypeAdapter[Any] = TypeAdapter(CellDescription)
+DESCRIPTIONS: TypeAdapter[Any] = TypeAdapter(list[CellDescription])
 HEADER: TypeAdapter[Any] = TypeAdapter(CheckpointHeader)
 
 

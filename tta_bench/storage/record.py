@@ -106,14 +106,25 @@ def as_json(record: Record, **how: Any) -> bytes:
 
 
 def intact(content: bytes, key: str, format: TypeAdapter[Any]) -> Iterator[tuple[Record, bytes]]:
-    """The records of lines whose checksum, format and key are right, each with the bytes of its line."""
-    for line in content.split(b"\n")[:-1]:
-        text, _, checksum = line.rpartition(b"\t")
-        if checksum != f"{zlib.crc32(text):08x}".encode():
-            continue
-        try:
-            record = format.validate_json(text)
-        except ValidationError:
-            continue
-        if record["key"] == key:
+    """The records of lines whose checksum, format and key are right, each with the bytes of its line.
+
+    `format` is that of a list of records.
+    """
+    lines = [line for line in content.split(b"\n")[:-1] if line[-9:] == b"\t%08x" % zlib.crc32(line[:-9])]
+    found = _validated(lines, format) or [
+        each for line in lines for each in _validated([line], format) or [None]
+    ]
+    for record, line in zip(found, lines, strict=True):
+        if record is not None and record["key"] == key:
             yield record, line + b"\n"
+
+
+def _validated(lines: Sequence[bytes], format: TypeAdapter[Any]) -> list[Record | None]:
+    """The record of each line, read at once, which is faster; empty if any line does not fit the format."""
+    try:
+        found: list[Record | None] = format.validate_json(
+            b"[" + b",".join(line[:-9] for line in lines) + b"]"
+        )
+    except ValidationError:
+        return []
+    return found if len(found) == len(lines) else []

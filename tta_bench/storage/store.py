@@ -71,9 +71,14 @@ class ResultStore:
 
     def read(self, key: str) -> list[Record]:
         """The intact records of a cell, newest last; `damage` names the file if there are others."""
+        lines = self.read_lines(key)
+        return lines if key.startswith(LEDGER) else [each for line in lines for each in expanded(line)]
+
+    def read_lines(self, key: str) -> list[Record]:
+        """The intact records of a cell, as `read` has them, but one for all rounds that repeat each other."""
         path = self._path(key)
         content = files.content_of(path) or b""
-        sound = list(self._intact(content, key))
+        sound = [record for record, _ in self._intact(content, key)]
         lines = content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
         self.damage.pop(path, None)
         if len(sound) < lines:
@@ -81,7 +86,7 @@ class ResultStore:
                 f"{path}: {lines - len(sound)} of {lines} lines are torn or damaged and were left out; "
                 "the next run computes their records again."
             )
-        return [record for records, _ in sound for record in records]
+        return sound
 
     def description(self, key: str) -> Record | None:
         """The description of a cell; None if it was never written, or is damaged."""
@@ -89,7 +94,7 @@ class ResultStore:
         content = files.content_of(path)
         if content is None:
             return None
-        found = next((record for record, _ in intact(content, key, format.DESCRIPTION)), None)
+        found = next((record for record, _ in intact(content, key, format.DESCRIPTIONS)), None)
         if found is None:
             self.damage[path] = f"{path}: is damaged and was left out; the next run writes it again."
         return found
@@ -102,13 +107,14 @@ class ResultStore:
         return cell_status(records, cell.records_expected)
 
     def fits(self, record: Record) -> bool:
-        """Whether a record has a round and domain of its cell, if the cell is known."""
+        """Whether a record has rounds and a domain of its cell, if the cell is known."""
         expected = self._expected.get(record["key"])
-        if expected is None or "round" not in record:
+        if expected is None or (record["status"] != "ok" and "round" not in record):
             return True
         visits, rounds = expected
-        number, *place = round_and_domain(record)
-        return number <= rounds and tuple(place) in visits_in(visits, number)
+        _, *place = round_and_domain(record)
+        numbers = [record["round"]] if "round" in record else record["rounds"]
+        return max(numbers) <= rounds and all(tuple(place) in visits_in(visits, each) for each in numbers)
 
     # Writing -----------------------------------------------------------------------------------
 
@@ -216,12 +222,10 @@ class ResultStore:
         cells = [*known["cells"], *known.get("earlier", [])]
         return [cell for cell in cells if cell["key"] not in keys and self._path(cell["key"]).exists()]
 
-    def _intact(self, content: bytes, key: str) -> Iterator[tuple[list[Record], bytes]]:
-        """The records of each intact line, with the line's bytes."""
-        for found, line in intact(content, key, format.EVENT if key.startswith(LEDGER) else format.RECORD):
-            records = [found] if key.startswith(LEDGER) else expanded(found)
-            if all(map(self.fits, records)):
-                yield records, line
+    def _intact(self, content: bytes, key: str) -> Iterator[tuple[Record, bytes]]:
+        """The record of each intact line, with the line's bytes."""
+        known = format.EVENTS if key.startswith(LEDGER) else format.RECORDS
+        return ((record, line) for record, line in intact(content, key, known) if self.fits(record))
 
     def _description_path(self, key: str) -> Path:
         return files.plain_file(self.cells_folder, f"{self._plain(key)}.json")

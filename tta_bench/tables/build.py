@@ -1,22 +1,22 @@
-"""A tidy frame of records becomes a Table: `build(frame, layout)`. `render` turns it into text."""
+"""A tidy frame becomes a Table: `build(frame, layout)`. `render` turns it into text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tta_bench.errors import suggest
-from tta_bench.tables.assembly.checks import refuse_mixed
-from tta_bench.tables.assembly.entries import Footnotes, entry, evidence
-from tta_bench.tables.assembly.layout_spec import LayoutInput, Options, TableSpec, stream_text
-from tta_bench.tables.assembly.notes import table_notes
-from tta_bench.tables.assembly.published import published_row, reference_note
-from tta_bench.tables.assembly.ranking import compared, ties
-from tta_bench.tables.assembly.records import GroupId, Slot, TidyRecord, read, slots
-from tta_bench.tables.assembly.row_records import RowRecords, by_row, label_of, skipped
-from tta_bench.tables.layouts import LAYOUTS
+from tta_bench.plugins import registry
+from tta_bench.tables.assembly.entries import Entries, Footnotes, skipped
+from tta_bench.tables.assembly.notes import quantizers_of, table_notes
+from tta_bench.tables.assembly.pivot import Pivot
+from tta_bench.tables.assembly.published import PublishedRows, reference_note
+from tta_bench.tables.assembly.ranking import compared, complete_evidence, ties
+from tta_bench.tables.assembly.rows import GroupId
+from tta_bench.tables.assembly.star import star
+from tta_bench.tables.layout import LayoutInput, Options, TableSpec
 from tta_bench.tables.reference import load
 from tta_bench.tables.table import Row, RowGroup, Table, TableError
 
@@ -30,13 +30,7 @@ OTHER_CODE = "computed by other code of its plugins than is installed now (--kee
 
 def build(frame: DataFrame, layout: str, **options: Any) -> Table:
     """The table that a layout makes from a tidy frame; `options` are the fields of `Options`."""
-    _check_known("layout", layout, list(LAYOUTS))
-    names = [field.name for field in fields(Options)]
-    for name in options:
-        _check_known("option", name, names)
-    asked = Options(**options)
-    spec, records = _laid_out(frame, layout, asked)
-    return _assemble(layout, spec, records, asked)
+    return assemble(frame, layout, **options).table()
 
 
 def tied(frame: DataFrame, layout: str, column: str, **options: Any) -> list[list[int] | None]:
@@ -44,13 +38,16 @@ def tied(frame: DataFrame, layout: str, column: str, **options: Any) -> list[lis
 
     None for a row that is not complete or has too little data.
     """
-    table, records = _laid_out(frame, layout, Options(**options))
-    spec = next(spec for spec in table.columns if spec.column.key == column)
-    found = []
-    for group in _groups(layout, table, records):
-        for row in group.rows:
-            found.append(evidence(row, spec, group.scope) if row.complete(group.scope) else None)
-    return ties(found)
+    return assemble(frame, layout, **options).tied(column)
+
+
+def assemble(frame: DataFrame, layout: str, **options: Any) -> Assembly:
+    """What `build` and `tied` take their answers from."""
+    _check_known("layout", layout, registry.names("layouts"))
+    for name in options:
+        _check_known("option", name, [field.name for field in fields(Options)])
+    given = star(frame, layout, Options(**options))
+    return Assembly(given, registry.load("layouts", layout)(given))
 
 
 def _check_known(what: str, name: str, names: list[str]) -> None:
@@ -59,89 +56,90 @@ def _check_known(what: str, name: str, names: list[str]) -> None:
         raise TableError("table", f'unknown {what} "{name}"', suggest(name, names, "There are"))
 
 
-def _laid_out(frame: DataFrame, layout: str, asked: Options) -> tuple[TableSpec, list[TidyRecord]]:
-    """The specification that a layout makes, and the records that its columns use."""
-    records = read(frame)
-    spec = LAYOUTS[layout](LayoutInput(layout, records, asked))
-    records = records if spec.records is None else list(spec.records)
-    shown = frozenset(_scope(spec, records))
-    within = [r for r in records if r.slot is None or r.slot in shown]
-    return spec, within + _pending(within, records)
+class Assembly:
+    """The table of a specification while it is made."""
 
+    def __init__(self, given: LayoutInput, spec: TableSpec) -> None:
+        self.asked, self.layout, self.spec = given.options, given.layout, spec
+        self.pivot = Pivot(spec.given or given, spec.columns)
+        self.columns = [Entries(self.pivot, column) for column in spec.columns]
+        self.footnotes = Footnotes()
 
-def _scope(spec: TableSpec, records: Sequence[TidyRecord]) -> list[Slot]:
-    """The slots that any column of a table uses."""
-    return [slot for slot in slots(records) if any(column.needs(slot) for column in spec.columns)]
+    def tied(self, key: str) -> list[list[int] | None]:
+        """For each row, the rows of all groups that are tied with it in a column."""
+        column = next(column for column in self.columns if column.spec.column.key == key)
+        return ties(complete_evidence(column, range(len(self.pivot.rows))))
 
+    def table(self) -> Table:
+        """The table."""
+        asked, spec = self.asked, self.spec
+        reference = None if asked.reference is None else load(asked.reference)
+        mixed = "; ".join(self.pivot.mixed)
+        marks = self.footnotes.mark(f"mixed on request: {mixed}" if mixed else "")
+        published = None if reference is None else PublishedRows(reference, self.layout, self.columns)
+        groups = tuple(self._groups(published))
+        notes = table_notes(self.pivot, spec.columns, groups)
+        return Table(
+            layout=self.layout,
+            label=f"tab:{self.layout}" if asked.label is None else asked.label,
+            caption=f"{spec.caption} {self._stream()}" if asked.caption is None else asked.caption,
+            columns=tuple(each.column for each in spec.columns),
+            groups=groups,
+            footnotes=tuple(self.footnotes.numbers),
+            notes=(*notes, *spec.notes, *reference_note(reference, groups)),
+            marks=marks,
+        )
 
-def _pending(within: Sequence[TidyRecord], records: Sequence[TidyRecord]) -> list[TidyRecord]:
-    """For each cell without any record in scope, a record that says that it is pending."""
-    present = {record.key for record in within}
-    absent = {record.key: record for record in records if record.key not in present}
-    return [replace(record, status="pending", slot=None) for record in absent.values()]
+    def _groups(self, published: PublishedRows | None) -> list[RowGroup]:
+        """The rows by quantised model; ours, each followed by the published numbers for it."""
+        facts, name_quantizer = self._facts(), len(quantizers_of(self.pivot)) > 1
+        found = []
+        for group, members in groupby(range(len(self.pivot.rows)), lambda row: self.pivot.rows[row].group):
+            numbers = list(members)
+            ids = [self.pivot.rows[number].id for number in numbers]
+            own: Sequence[Row] = compared(
+                [self._row(number, facts) for number in numbers], ids, numbers[0], self.columns
+            )
+            if published is not None:
+                cited = [published.row(n, id, self.footnotes) for n, id in zip(numbers, ids, strict=True)]
+                own = [row for pair in zip(own, cited, strict=True) for row in pair if row is not None]
+            found.append(_row_group(group, own, name_quantizer))
+        return found
 
+    def _facts(self) -> dict[str, Any]:
+        """What footnotes and labels say about rows, by row."""
+        cells = self.pivot.cells
+        by_row = cells.groupby("row")
+        codes = cells.groupby(["row", "facet"])["code"].nunique().groupby("row").max()
+        versions = by_row["version"].agg(lambda each: ", ".join(sorted(set(each) - {""})))
+        return {
+            "skipped": skipped(self.pivot.ok),
+            "other_code": by_row["other_code"].any().to_numpy(),
+            "codes": codes.to_numpy(),
+            "versions": versions.to_numpy(),
+        }
 
-class Group(NamedTuple):
-    """The rows of one quantised model on one stream, and the slots that they have to fill."""
+    def _row(self, number: int, facts: dict[str, Any]) -> Row:
+        """One row; its label names everything that distinguishes it from other rows of the same method."""
+        id, mark = self.pivot.rows[number].id, self.footnotes.mark
+        marks = (
+            *mark(RESET if id.reset == "domain" else ""),
+            *mark(facts["skipped"].get(number, "")),
+            *mark(OTHER_CODE if facts["other_code"][number] else ""),
+            *mark(MIXED_CODE if facts["codes"][number] > 1 else ""),
+        )
+        entries = tuple(column.entry(number, self.footnotes) for column in self.columns)
+        versions = facts["versions"][number]
+        return Row(id.label, id.method, id.variant, id.reset, versions, entries, marks, settings=id.settings)
 
-    id: GroupId
-    rows: list[RowRecords]
-    scope: list[Slot]
-
-
-def _groups(layout: str, spec: TableSpec, records: Sequence[TidyRecord]) -> list[Group]:
-    """The groups of a table, in the order of the YAML."""
-    found = []
-    for group, members in groupby(by_row(layout, records), key=lambda row: row.group):
-        rows = list(members)
-        own = [record for row in rows for record in row.records]
-        found.append(Group(group, rows, _scope(spec, own)))
-    return found
-
-
-def _assemble(layout: str, spec: TableSpec, records: Sequence[TidyRecord], asked: Options) -> Table:
-    """The table of the records in scope."""
-    footnotes = Footnotes()
-    reference = None if asked.reference is None else load(asked.reference)
-    mixed = refuse_mixed(layout, records, asked.allow_mixed)
-    marks = footnotes.mark(f"mixed on request: {'; '.join(mixed)}" if mixed else "")
-    found = _groups(layout, spec, records)
-    rows = [row for group in found for row in group.rows]
-    quantizers = sorted({row.group.quantizer for row in rows if row.group.bits != "FP32"})
-
-    def shown(group: Group) -> RowGroup:
-        made = [_row(row, spec, group.scope, footnotes) for row in group.rows]
-        own: Sequence[Row] = compared(made, group.rows, spec.columns, group.scope)
-        if reference is not None:
-            cited = [published_row(r, layout, spec.columns, reference, footnotes) for r in group.rows]
-            own = [row for pair in zip(own, cited, strict=True) for row in pair if row is not None]
-        return _row_group(group.id, own, name_quantizer=len(quantizers) > 1)
-
-    groups = tuple(map(shown, found))
-    return Table(
-        layout=layout,
-        label=f"tab:{layout}" if asked.label is None else asked.label,
-        caption=f"{spec.caption} {stream_text(records)}" if asked.caption is None else asked.caption,
-        columns=tuple(each.column for each in spec.columns),
-        groups=groups,
-        footnotes=tuple(footnotes.texts),
-        notes=(*table_notes(rows, quantizers, groups, spec), *spec.notes, *reference_note(reference, groups)),
-        marks=marks,
-    )
-
-
-def _row(row: RowRecords, spec: TableSpec, scope: Sequence[Slot], footnotes: Footnotes) -> Row:
-    """One row; its label names everything that distinguishes it from other rows of the same method."""
-    method, variant, reset, _, settings = row.id
-    mark = footnotes.mark
-    marks = (
-        *mark(RESET if reset == "domain" else ""),
-        *mark(skipped(row.records)),
-        *mark(OTHER_CODE if any(record.other_code for record in row.records) else ""),
-        *mark(MIXED_CODE if row.codes > 1 else ""),
-    )
-    entries = tuple(entry(row, column, scope, footnotes) for column in spec.columns)
-    return Row(label_of(row.id), method, variant, reset, row.versions, entries, marks, settings=settings)
+    def _stream(self) -> str:
+        """The data behind the numbers: its name, images per domain, batch size, and its note."""
+        cells, images = self.pivot.cells, sorted(map(int, self.pivot.images))
+        between = f"{images[0]:,}–{images[-1]:,}" if len(images) > 1 else f"{images[0]:,}" if images else ""
+        batches = ", ".join(map(str, sorted(cells["batch_size"].unique())))
+        parts = [", ".join(cells["data"].unique()), f"{between} images per domain" if images else ""]
+        notes = [note.rstrip(".") for note in cells["data_note"].unique() if note]
+        return ". ".join([", ".join(filter(None, [*parts, f"batches of {batches}"])), *notes]) + "."
 
 
 def _row_group(group: GroupId, rows: Sequence[Row], name_quantizer: bool) -> RowGroup:

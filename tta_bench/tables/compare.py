@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tta_bench.description import Description, columns
 from tta_bench.errors import UserError
-from tta_bench.tables.assembly.entries import Footnotes, entry
-from tta_bench.tables.assembly.layout_spec import ColumnSpec, Measure, accuracy, memory_mib, per_image
+from tta_bench.tables.assembly.entries import Entries, Footnotes
+from tta_bench.tables.assembly.pivot import Pivot
 from tta_bench.tables.assembly.published import cell_of
-from tta_bench.tables.assembly.records import Slot, TidyRecord, read, slots
-from tta_bench.tables.assembly.row_records import RowRecords, by_row
-from tta_bench.tables.layouts.bank import bank_mib, memory_without, vectors
-from tta_bench.tables.reference import Published, Reference
+from tta_bench.tables.assembly.star import star
+from tta_bench.tables.layout import ColumnSpec, Measure, Options, accuracy, known, per_image
+from tta_bench.tables.layouts.bank import bank_mib, vectors
+from tta_bench.tables.reference import Identity, Published, Reference
 from tta_bench.tables.table import Column
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 Verdict = Literal["within", "off", "not run"]
+EVERYTHING = ColumnSpec(Column("all", "all", "count"), needs=lambda slots: slots["round"] > 0)
 VERDICTS: tuple[Verdict, ...] = ("within", "off", "not run")
 
 
@@ -64,86 +65,93 @@ def compare(
     frame: DataFrame, reference: Reference, tolerance: Tolerance, table: str = "*"
 ) -> list[Comparison]:
     """Every published number that belongs to one of our cells, run or pending, in the order of the paper."""
-    records = [record.on(record.data) for record in read(frame)]
-    judge = _Judge(records, reference, tolerance)
-    rows = [row.narrowed([data]) for row in by_row("compare", records) for data in _data(row)]
+    given = star(frame, "compare", Options(allow_mixed=True))
+    judge = _Judge(Pivot(given.faceted(given.cells["data"]), [EVERYTHING]), reference, tolerance)
     numbers = [each for each in reference.rows if fnmatchcase(each.table, table)]
     if not numbers:
         known = ", ".join(dict.fromkeys(each.table for each in reference.rows))
         raise UserError(f"--table {table}: {reference.name} has no such table. There are: {known}.")
-    pairs = ((published, row) for published in numbers for row in rows)
-    return [judge.judge(p, row) for p, row in pairs if p.wanted.matches(cell_of(row.records[0]))]
-
-
-def _data(row: RowRecords) -> list[str]:
-    return list(dict.fromkeys(record.data for record in row.records))
+    pairs = ((published, place) for published in numbers for place in judge.cells)
+    return [judge.judge(p, *place) for p, place in pairs if p.wanted.matches(judge.cells[place])]
 
 
 class _Judge:
-    """Compares published numbers with rows of ours."""
+    """Compares published numbers with rows of ours, each on one set of images, its facet."""
 
-    def __init__(self, records: Sequence[TidyRecord], reference: Reference, tolerance: Tolerance) -> None:
-        self.reference, self.tolerance = reference, tolerance
-        without = memory_without(records)
+    def __init__(self, pivot: Pivot, reference: Reference, tolerance: Tolerance) -> None:
+        self.pivot, self.reference, self.tolerance = pivot, reference, tolerance
+        first = pivot.cells.drop_duplicates(["row", "facet"]).sort_values("row", kind="stable")
+        self.cells: dict[tuple[int, str], Identity] = {
+            (cell["row"], cell["facet"]): cell_of(cell) for cell in first.to_dict("records")
+        }
+        self.images = pivot.ok.groupby(["row", "facet"])["n"].max().to_dict()
+        self.columns: dict[tuple[Any, ...], Entries] = {}
         self.measures: dict[str, Measure] = {
             "accuracy": accuracy,
             "forwards": per_image("forwards"),
             "backwards": per_image("backwards"),
-            "memory_mib": memory_mib,
-            "bank_mib": lambda found: bank_mib(found, without),
+            "memory_mib": known("memory_mib"),
+            "bank_mib": bank_mib(pivot.cells),
             "domain_parameters": vectors,
         }
 
-    def judge(self, published: Published, row: RowRecords) -> Comparison:
+    def judge(self, published: Published, row: int, facet: str) -> Comparison:
         """A published number and ours, or the reason why there is none."""
-        label = " ".join(part for part in (row.group.model, row.group.bits, *row.id[:2]) if part)
-        scope = self._scope(published, row)
-        missing = self._missing(published, scope)
-        footnotes = Footnotes()
-        found = entry(row, self._spec(published, scope), scope, footnotes)
+        group, id = self.pivot.rows[row]
+        label = " ".join(part for part in (group.model, group.bits, id.method, id.variant) if part)
+        column = self._column(published, row, facet)
+        missing, footnotes = self._missing(published, int(column.need.slots[row].sum())), Footnotes()
+        found = column.entry(row, footnotes)
         if missing or found.value is None:
-            reasons = footnotes.texts if found.value is None else [missing]
+            reasons = list(footnotes.numbers) if found.value is None else [missing]
             return Comparison(published, label, None, "not run", "; ".join(reasons))
         ours = float(found.value)
         verdict: Verdict = "within" if self.tolerance.allows(published, ours) else "off"
-        return Comparison(published, label, ours, verdict, "; ".join(self._caveats(published, row)))
+        caveats = self._caveats(published, int(self.images.get((row, facet), 0)), self.cells[row, facet].data)
+        return Comparison(published, label, ours, verdict, "; ".join(caveats))
 
-    def _spec(self, published: Published, scope: Sequence[Slot]) -> ColumnSpec:
+    def _column(self, published: Published, row: int, facet: str) -> Entries:
         """The column whose number in a row is compared."""
         kept = published.wanted.settings.get("bank_policy") == "keep_all"  # grows with the stream
-        known = published.metric == "memory_mib" or (published.metric == "bank_mib" and not kept)
-        column = Column(published.metric, published.metric, "count")
-        return ColumnSpec(column, self.measures[published.metric], frozenset(scope).__contains__, fact=known)
+        fact = published.metric == "memory_mib" or (published.metric == "bank_mib" and not kept)
+        slots = self._slots(published, row, facet)
+        place = (published.metric, fact, facet, slots.to_numpy().tobytes())
+        if place not in self.columns:
+            column = Column(published.metric, published.metric, "count")
+            spec = ColumnSpec(
+                column, self.measures[published.metric], lambda _: slots, fact=fact, facets=(facet,)
+            )
+            self.columns[place] = Entries(self.pivot, spec, self.pivot.scope & slots.to_numpy())
+        return self.columns[place]
 
-    def _scope(self, published: Published, row: RowRecords) -> list[Slot]:
+    def _slots(self, published: Published, row: int, facet: str) -> Series:
         """The slots of a row that a published number covers."""
-        found = slots(row.records)
+        slots = self.pivot.slots
+        own = (slots["facet"] == facet) & self.pivot.present[row]
         if published.metric != "accuracy":
-            return found
+            return own
         if published.wanted.domains:
-            severity = self.reference.severity
-            found = [s for s in found if s.corruption in published.wanted.domains and s.severity == severity]
+            own &= slots["corruption"].isin(published.wanted.domains)
+            own &= slots["severity"] == self.reference.severity
         if published.round == "all":
-            return found
-        last = max((slot.round for slot in found), default=0)
-        round_ = last if published.round == "reset" else published.round
-        return [slot for slot in found if slot.round == round_]
+            return own
+        last = slots["round"][own].max()
+        return own & (slots["round"] == (last if published.round == "reset" else published.round))
 
-    def _missing(self, published: Published, scope: Sequence[Slot]) -> str:
+    def _missing(self, published: Published, domains: int) -> str:
         """Which domains our accuracy would lack; empty if none."""
         if published.metric != "accuracy":
             return ""
         rounds = self.reference.rounds if published.round == "all" else 1
         wanted = rounds * max(1, len(published.wanted.domains))
-        return f"{len(scope)} of {wanted} domains" if len(scope) < wanted else ""
+        return f"{domains} of {wanted} domains" if domains < wanted else ""
 
-    def _caveats(self, published: Published, row: RowRecords) -> Iterator[str]:
+    def _caveats(self, published: Published, images: int, data: str) -> Iterator[str]:
         """How our number differs from the published setting, and the note on the published one."""
         if published.metric == "accuracy":
-            images = max(record.n or 0 for record in row.records)
             if images < published.wanted.images:
                 yield f"{images} of {published.wanted.images} images per domain"
-            if row.records[0].data in self.reference.stand_ins:
+            if data in self.reference.stand_ins:
                 yield "corruptions regenerated, not the published files"
         if published.note:
             yield published.note

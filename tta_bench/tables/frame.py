@@ -1,119 +1,270 @@
-"""Reads a results folder into one tidy DataFrame with a row for every cell, round and domain."""
+"""Reads results folders into the tidy frame: one row for every cell, round and domain; see docs/frame.md."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import count, repeat
 from operator import itemgetter
-from types import MappingProxyType
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
-from tta_bench.storage.record import Record, round_and_domain
+from tta_bench.storage.manifest import MANIFEST, benchmarks
+from tta_bench.storage.record import Record, round_and_domain, visits_in, visits_of
 from tta_bench.storage.store import ResultStore
 
 MIB = 2**20
-PLACE = ("round", "corruption", "severity", "domain_order")
-# The columns that only finished domains fill, from their records; the frame always has them.
-MEASURED: Mapping[str, Callable[[Record], Any]] = MappingProxyType(
-    {
-        "n": itemgetter("images"),
-        "correct": itemgetter("correct"),
-        "accuracy": lambda record: 100 * record["correct"] / record["images"],
-        "top5": lambda record: 100 * record["top5_correct"] / record["images"],
-        "ece": lambda record: 100 * record["ece"],
-        "forwards": lambda record: record["forward_images"] / record["images"],
-        "backwards": lambda record: record["backward_images"] / record["images"],
-        "skipped_updates": itemgetter("skipped_updates"),
-        "skipped_reasons": lambda record: json.dumps(record.get("skipped_reasons") or {}, sort_keys=True),
-        "counters": lambda record: json.dumps(record.get("counters", {}), sort_keys=True),
-        "nonfinite_images": itemgetter("nonfinite_images"),
-        "seconds": itemgetter("seconds"),
-        "repeats": lambda record: record.get("repeats"),
-        "fingerprint": itemgetter("fingerprint"),
-        "correct_per_batch": itemgetter("correct_per_batch"),
-    }
-)
-# The facts that a frame takes unchanged from the description of a cell, and from its labels.
-OF_THE_CELL = ("key", "bits", "seed", "reset", "code", "rounds", "batch_size", "variant", "backprop")
-LABELS = ("model", "quantizer", "method")
+# -- columns, in the order of the frame ---------------------------------------------------------------
+NAMES = ("benchmark", "key", "data", "model", "quantizer", "bits", "method", "variant", "reset", "stream")
+FACTS = ("version", "model_plugin", "method_plugin", "params", "identity", "code", "environment", "data_note")
+MEMORY = ("memory", "packed", "measured")
+ORDERS = ("model_order", "quantizer_order", "method_order")
+INTEGERS = ("seed", "threads", "batch_size", "rounds")
+COUNTS = (
+    "images", "correct", "top5_correct", "ece", "nonfinite_images", "forward_images", "backward_images",
+    "skipped_updates", "seconds",
+)  # fmt: skip
+TEXTS = ("skipped_reasons", "counters", "fingerprint", "host", "device")
+counts_of = itemgetter(*COUNTS)
+
+
+def load_results(path: str | Path, name: str | None = None) -> pd.DataFrame:
+    """The tidy frame of a results folder, of all its benchmarks or of one; or of one benchmark's folder."""
+    path = Path(path)
+    names = [name] if name else [path.name] if (path / MANIFEST).is_file() else benchmarks(path)
+    folder = path if name or not (path / MANIFEST).is_file() else path.parent
+    return load(*(ResultStore(folder, each) for each in names))
 
 
 def load(*stores: ResultStore, earlier: bool = False) -> pd.DataFrame:
     """The records of the last run of each store, or of complete cells of earlier runs; each cell once."""
-    rows: list[dict[str, Any]] = []
-    seen = set()
+    frame, seen = _Columns(), set()
     for store in stores:
         for cell in store.earlier() if earlier else store.manifest()["cells"]:
             if cell["key"] not in seen:
+                seen.add(cell["key"])
                 facts = store.description(cell["key"]) or {}
-                rows += list(_rows(cell, facts, store.read(cell["key"])))
-            seen.add(cell["key"])
-    return _tidy(rows)
+                frame.add(store.folder.name, cell, facts, store.read_lines(cell["key"]))
+    return frame.joined()
 
 
 def planned(cells: Sequence[tuple[Record, Record]]) -> pd.DataFrame:
     """The frame of cells before they run, from the description of each and the facts known about it."""
-    rows: list[dict[str, Any]] = []
+    frame = _Columns()
     for cell, facts in cells:
-        common = _common(cell, facts) | {name: facts[name] for name in ("status", "reason")}
-        rows += [common | place for place in _places(cell).values()]
-    return _tidy(rows)
+        stop = [facts] if facts["status"] != "pending" else []
+        frame.add("", cell, facts, stop)
+    return frame.joined()
 
 
-def _tidy(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    frame = pd.DataFrame(rows)
-    absent = [name for name in (*PLACE, *MEASURED) if name not in frame]
-    return frame if frame.empty else frame.assign(**dict.fromkeys(absent))
+class _Coded:
+    """A categorical column under construction: a code for each row, and the categories by first use."""
+
+    def __init__(self) -> None:
+        self.known: dict[Any, int] = {}
+        self.codes: list[np.ndarray] = []
+
+    def code(self, value: Any) -> int:
+        return self.known.setdefault(value, len(self.known))
+
+    def joined(self) -> Any:
+        known: Any = list(self.known)
+        return pd.Categorical.from_codes(np.concatenate(self.codes), known)
 
 
-def _rows(cell: Record, facts: Record, records: Sequence[Record]) -> Iterator[dict[str, Any]]:
-    """The rows of one cell: one for every round and domain, finished or not."""
-    # Of a domain written twice, the last counts.
-    newest = {round_and_domain(record): record for record in records}
-    common = _common(cell, facts) | _provenance(cell, facts, list(newest.values()))
-    places = _places(cell)
-    for where, record in newest.items():
-        yield common | places.get(where, {}) | _measured(record)
-    for where, place in places.items():
-        if where not in newest:
-            yield common | place
+class _Columns:
+    """The columns of the frame, filled cell by cell with arrays that hold one value for each place."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.facts: list[dict[str, Any]] = []
+        self.corruption, self.status, self.reason = _Coded(), _Coded(), _Coded()
+        self.texts = {name: _Coded() for name in TEXTS}
+        self.places: list[np.ndarray] = []  # [4, places]: round, severity, visit, order of the domain
+        self.counts: list[np.ndarray] = []  # [numbers, places]: COUNTS and the round that it repeats
+        self.batches: list[np.ndarray] = []  # correct predictions, a list for each place
+        for status in ("ok", "pending", "unsupported", "failed"):
+            self.status.code(status)
+
+    def add(self, benchmark: str, cell: Record, facts: Record, lines: Sequence[Record]) -> None:
+        """Add the places of a cell; of a domain written twice, the last line counts."""
+        places, size = _places(cell["rounds"], tuple(map(tuple, visits_of(cell)))), cell["records_expected"]
+        line_of, repeats, stop = _placed(lines, places.index)
+        self.sizes.append(size)
+        self.facts.append({"benchmark": benchmark} | _facts(cell, facts, lines))
+        self.places.append(places.numbers)
+        self.corruption.codes.append(np.fromiter(map(self.corruption.code, places.names), np.int32, size))
+        self._measure(size, lines, line_of, repeats, facts.get("environments", {}))
+        self._end(size, lines, line_of, stop)
+
+    def _measure(
+        self,
+        size: int,
+        lines: Sequence[Record],
+        line_of: dict[int, int],
+        repeats: dict[int, int],
+        environments: Record,
+    ) -> None:
+        """Spread what the lines of a cell say over its places."""
+        ok = {number: line for number, line in enumerate(lines) if line["status"] == "ok"}
+        place = np.array([at for at, number in line_of.items() if number in ok], int)
+        row = dict(zip(ok, count(), strict=False))
+        source = np.array([row[number] for number in line_of.values() if number in ok], int)
+        counts, batches = np.full((len(COUNTS) + 2, size), np.nan), np.full(size, None, object)
+        if ok:
+            table = np.array(list(map(counts_of, ok.values())), float)
+            counts[: len(COUNTS), place] = table[source].T
+            known = [line.get("class_accuracy", np.nan) for line in ok.values()]
+            counts[len(COUNTS), place] = np.array(known, float)[source]
+            hits = np.empty(len(ok), object)
+            hits[:] = [line["correct_per_batch"] for line in ok.values()]
+            batches[place] = hits[source]
+        counts[len(COUNTS) + 1, list(repeats)] = list(repeats.values())
+        self.counts.append(counts)
+        self.batches.append(batches)
+        for name, values in _texts(ok.values(), environments):
+            column, codes = self.texts[name], np.full(size, -1, np.int32)
+            codes[place] = np.fromiter(map(column.code, values), np.int32, len(ok))[source]
+            column.codes.append(codes)
+
+    def _end(self, size: int, lines: Sequence[Record], line_of: dict[int, int], stop: Record | None) -> None:
+        """The status of each place; a failure without a place is one of all."""
+        status = np.full(size, self.status.code("pending" if stop is None else stop["status"]), np.int32)
+        reason = np.full(size, self.reason.code("" if stop is None else stop["reason"]), np.int32)
+        if stop is None:
+            for at, number in line_of.items():
+                status[at] = self.status.code(lines[number]["status"])
+                reason[at] = self.reason.code(lines[number].get("reason", ""))
+        self.status.codes.append(status)
+        self.reason.codes.append(reason)
+
+    def joined(self) -> pd.DataFrame:
+        """The frame."""
+        if not self.facts:
+            return pd.DataFrame()
+        of_cells, cell = pd.DataFrame(self.facts), np.repeat(np.arange(len(self.sizes)), self.sizes)
+        place, measured = np.concatenate(self.places, axis=1), np.concatenate(self.counts, axis=1)
+        number = dict(zip((*COUNTS, "class_accuracy", "repeats"), measured, strict=True))
+        images = number["images"]
+        texts = {name: column.joined() for name, column in self.texts.items()}
+
+        def spread(name: str) -> Any:
+            values = of_cells[name]
+            if name in (*NAMES, *FACTS):
+                codes, known = pd.factorize(values)
+                return pd.Categorical.from_codes(codes[cell], known)
+            return values.to_numpy()[cell]
+
+        return pd.DataFrame(
+            {
+                **{name: spread(name) for name in (*NAMES, "seed")},
+                "round": place[0],
+                "corruption": self.corruption.joined(),
+                "severity": place[1],
+                "visit": place[2],
+                "status": self.status.joined(),
+                "reason": self.reason.joined(),
+                "n": images,
+                "correct": number["correct"],
+                "accuracy": 100 * number["correct"] / images,
+                "top5": 100 * number["top5_correct"] / images,
+                "class_accuracy": 100 * number["class_accuracy"],
+                "ece": 100 * number["ece"],
+                "forwards": number["forward_images"] / images,
+                "backwards": number["backward_images"] / images,
+                **{name: number[name] for name in ("skipped_updates", "nonfinite_images", "seconds")},
+                **texts,
+                "repeats": number["repeats"],
+                "correct_per_batch": np.concatenate(self.batches),
+                **{name: spread(name) for name in ("threads", *(f"{name}_mib" for name in MEMORY))},
+                **{name: spread(name) for name in ("backprop", "other_code", *FACTS)},
+                **{name: spread(name) for name in ("batch_size", "rounds", *ORDERS)},
+                "domain_order": place[3],
+            },
+            copy=False,
+        )
 
 
-def _places(cell: Record) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Every round and domain of a cell."""
+def _placed(
+    lines: Sequence[Record], index: Mapping[tuple[Any, ...], int]
+) -> tuple[dict[int, int], dict[int, int], Record | None]:
+    """The line of each place, the round that it repeats, and a failure that is about no place."""
+    line_of: dict[int, int] = {}
+    repeats: dict[int, int] = {}
+    stop = None
+    for number, line in enumerate(lines):
+        rounds = line["rounds"] if "rounds" in line and line["status"] == "ok" else [line.get("round")]
+        if rounds[0] is None:
+            stop = line
+            continue
+        _, *visit = round_and_domain(line)
+        for later, round_ in enumerate(rounds):
+            at = index[(round_, *visit)]
+            line_of[at] = number
+            repeats.pop(at, None)
+            if first := rounds[0] if later else line.get("repeats"):
+                repeats[at] = first
+    return line_of, repeats, stop
+
+
+class _Places(NamedTuple):
+    """The places of a cell: one for each round and each visit of a domain in it."""
+
+    numbers: np.ndarray  # [4, places]: round, severity, visit, order of the domain
+    names: list[str]  # of the corruptions
+    index: dict[tuple[Any, ...], int]  # by round, corruption, severity and visit
+
+
+@lru_cache(maxsize=64)
+def _places(rounds: int, visits: tuple[tuple[tuple[str, int, int], ...], ...]) -> _Places:
+    """The places of cells with these visits in each round, or in all."""
+    found = [
+        (number, *visit, order)
+        for number in range(1, rounds + 1)
+        for order, visit in enumerate(visits_in(visits, number))
+    ]
+    numbers = np.array([(number, *rest) for number, _, *rest in found], np.int16).T
+    return _Places(numbers, [place[1] for place in found], {place[:-1]: i for i, place in enumerate(found)})
+
+
+def _texts(ok: Iterable[Record], environments: Record) -> Iterator[tuple[str, Iterable[str]]]:
+    """The texts of a cell's results, by column; mappings as JSON."""
+    for name in ("skipped_reasons", "counters"):
+        found = (line.get(name) for line in ok)
+        yield name, (json.dumps(each, sort_keys=True) if each else "{}" for each in found)
+    yield "fingerprint", (line["fingerprint"] for line in ok)
+    for name in ("host", "device"):
+        known = {key: each[name].split(",")[0] for key, each in environments.items()}
+        yield name, map(known.get, (line["environment"] for line in ok), repeat(""))
+
+
+def _facts(cell: Record, facts: Record, lines: Sequence[Record]) -> dict[str, Any]:
+    """The facts that all rows of a cell share."""
+    labels, sizes = cell["labels"], {f"{name}_mib": facts.get(f"{name}_bytes") for name in MEMORY}
+    own = ("key", "bits", "seed", "reset", "code", "rounds", "batch_size", "variant", "backprop", "threads")
     return {
-        (number, *domain, 1): dict(zip(PLACE, (number, *domain, i), strict=True))
-        for number in range(1, cell["rounds"] + 1)
-        for i, domain in enumerate(cell["domains"])
-    }
-
-
-def _common(cell: Record, facts: Record) -> dict[str, Any]:
-    labels = cell["labels"]
-    sizes = {name: facts.get(f"{name}_bytes") for name in ("memory", "packed", "measured")}
-    return {
-        **{name: cell[name] for name in OF_THE_CELL},
-        **{name: labels[name] for name in LABELS},
-        **{f"{name}_order": order for name, order in zip(LABELS, labels["order"], strict=True)},
-        **{f"{name}_mib": None if size is None else size / MIB for name, size in sizes.items()},
+        **{name: cell[name] for name in own},
+        **{name: labels[name] for name in ("model", "quantizer", "method")},
+        **dict(zip(ORDERS, labels["order"], strict=True)),
+        **{name: np.nan if size is None else size / MIB for name, size in sizes.items()},
         "data": cell["data"]["use"],
         "model_plugin": cell["model"]["use"],
         "method_plugin": cell["method"]["use"],
         "params": json.dumps(cell["method"]["params"], sort_keys=True),
         "version": cell["method"]["version"],
         "stream": labels.get("stream", ""),
-        "identity": json.dumps(_identity(cell), sort_keys=True),
+        "identity": json.dumps(identity(cell), sort_keys=True),
         "data_note": facts.get("data_note") or "",
-        "other_code": False,
-        "environment": "",
-        "status": "pending",
-        "reason": "",
+        "other_code": any(line.get("code", cell["code"]) != cell["code"] for line in lines),
+        "environment": _environment(facts.get("environments", {}), lines),
     }
 
 
-def _identity(cell: Record) -> dict[str, Any]:
+def identity(cell: Record) -> dict[str, Any]:
     """All facts that the cells of one row must share, by name, except the method and the seed."""
     found = {name: cell[name] for name in ("domains", "rounds", "batch_size", "limit", "order", "threads")}
     for axis in ("model", "quantizer", "data"):
@@ -129,27 +280,14 @@ def _is_path(value: Any) -> bool:
     return isinstance(value, str) and ("/" in value or "\\" in value)
 
 
-def _provenance(cell: Record, facts: Record, records: Sequence[Record]) -> dict[str, Any]:
-    """Whether a cell was computed by other code than the last run's, and in which environments."""
-    known = facts.get("environments", {})
-    used = dict.fromkeys(record["environment"] for record in records if "environment" in record)
-    return {
-        "other_code": any(record["code"] != cell["code"] for record in records),
-        "environment": "; ".join(dict.fromkeys(_named(known.get(each)) for each in used)),
-    }
+def _environment(known: Record, lines: Iterable[Record]) -> str:
+    """The versions and devices behind a cell that may change results by rounding, as text."""
+    used = dict.fromkeys(line["environment"] for line in lines if "environment" in line)
+    return "; ".join(dict.fromkeys(_named(known.get(each)) for each in used))
 
 
 def _named(environment: Record | None) -> str:
-    """The versions and devices that may change results by rounding, as text."""
     if environment is None:
         return "an unknown environment"
-    versions = environment["versions"]
-    return (
-        f"torch {versions['torch']}, timm {versions['timm']}, {environment['device']}, {environment['cpu']}"
-    )
-
-
-def _measured(record: Record) -> dict[str, Any]:
-    if record["status"] != "ok":
-        return {"status": record["status"], "reason": record["reason"]}
-    return {"status": "ok"} | {name: value_of(record) for name, value_of in MEASURED.items()}
+    versions, where = environment["versions"], f"{environment['device']}, {environment['cpu']}"
+    return f"torch {versions['torch']}, timm {versions['timm']}, {where}"

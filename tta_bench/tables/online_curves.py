@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -16,16 +18,21 @@ class OnlineCurve(NamedTuple):
     accuracy: list[float]
 
 
+def so_far(rows: DataFrame) -> Iterator[tuple[DataFrame, np.ndarray, np.ndarray]]:
+    """Rows with equal batches, the images up to each batch, and the accuracies (%) then [rows, batches]."""
+    groups: Any = rows.groupby(["n", "batch_size"], sort=False)
+    for (images, size), own in groups:
+        ends = np.minimum(np.arange(1, -(-int(images) // size) + 1) * size, int(images))
+        hits = np.array(own["correct_per_batch"].tolist(), float)
+        yield own, ends, 100 * hits.cumsum(axis=1) / ends
+
+
 def mean_curves(rows: DataFrame) -> list[OnlineCurve]:
     """The curves of one method in one round, one per domain in order, averaged over seeds."""
     found = []
     before = 0
-    for _, of_domain in rows.sort_values("domain_order").groupby("domain_order"):
-        n, batch = int(of_domain["n"].iloc[0]), int(of_domain["batch_size"].iloc[0])
-        hits = [list(accumulate(correct)) for correct in of_domain["correct_per_batch"]]
-        ends = [min((i + 1) * batch, n) for i in range(len(hits[0]))]
-        means = [sum(seeds) / len(seeds) for seeds in zip(*hits, strict=True)]
-        accuracies = [100 * mean / end for mean, end in zip(means, ends, strict=True)]
-        found.append(OnlineCurve([before + end for end in ends], accuracies))
-        before += n
+    for _, of_domain in rows.groupby("domain_order"):
+        (_, ends, accuracies), *_ = so_far(of_domain)
+        found.append(OnlineCurve((before + ends).tolist(), accuracies.mean(axis=0).tolist()))
+        before += int(ends[-1])
     return found

@@ -144,12 +144,20 @@ def estimate(evidence: Evidence) -> Estimate | None:
 
 def compare(ours: Evidence, theirs: Evidence) -> Difference | None:
     """Our scores minus theirs; None with too little data, or if the scores cannot be paired."""
-    if ours.scores.shape != theirs.scores.shape:
-        return None
-    found = estimate(ours.minus(theirs))
+    found = _difference(ours, theirs)
     if found is None:
         return None
     return Difference(found.value, found.value - found.half, found.value + found.half, found.p)
+
+
+def is_tie(ours: Evidence, theirs: Evidence) -> bool | None:
+    """Whether the interval of the difference contains 0, which is faster than `compare`; None as there."""
+    found = _difference(ours, theirs)
+    return None if found is None else abs(found.value) <= found.half
+
+
+def _difference(ours: Evidence, theirs: Evidence) -> Estimate | None:
+    return estimate(ours.minus(theirs)) if ours.scores.shape == theirs.scores.shape else None
 
 
 def ranks(rows: Sequence[Evidence], printed: Sequence[str]) -> list[Rank] | None:
@@ -187,10 +195,8 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def _tied(rows: Sequence[Evidence], printed: Sequence[str], leader: int, other: int) -> bool | None:
-    difference = compare(rows[leader], rows[other])
-    if difference is None:
-        return None
-    return printed[leader] == printed[other] or difference.tie
+    tie = is_tie(rows[leader], rows[other])
+    return None if tie is None else tie or printed[leader] == printed[other]
 
 
 def _two_way(scores: np.ndarray) -> Estimate:

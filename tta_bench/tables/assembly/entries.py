@@ -1,107 +1,126 @@
-"""A row in a column: its entry (mean and spread, or a dash with the reason), and the data behind it."""
+"""The entries of a table: mean and spread, or a dash with the reason."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+import json
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import fmean
+from typing import Any
 
 import numpy as np
+from pandas import DataFrame
 
-from tta_bench.tables.assembly.layout_spec import ColumnSpec
-from tta_bench.tables.assembly.records import Slot, TidyRecord
-from tta_bench.tables.assembly.row_records import ABSENT, NOT_RECORDED, RowRecords, missing_reason
-from tta_bench.tables.statistics import Batches, Evidence, deviation, estimate
+from tta_bench.tables.assembly.pivot import Needed, Pivot, short
+from tta_bench.tables.layout import ColumnSpec
+from tta_bench.tables.statistics import Evidence, deviation, estimate
 from tta_bench.tables.table import TableEntry
+
+NOT_RECORDED = "not recorded"
+ABSENT = "not part of the benchmark"
+MOST_REASONS = 3  # for skipped updates, in one footnote
 
 
 @dataclass
 class Footnotes:
     """The footnotes of a table under construction, numbered by first use; equal texts share a number."""
 
-    texts: list[str] = field(default_factory=list)
+    numbers: dict[str, int] = field(default_factory=dict)
 
     def mark(self, text: str) -> tuple[int, ...]:
         """The mark of a footnote; no mark for an empty text."""
         if not text:
             return ()
-        if text not in self.texts:
-            self.texts.append(text)
-        return (self.texts.index(text) + 1,)
+        return (self.numbers.setdefault(text, len(self.numbers) + 1),)
 
 
-def entry(row: RowRecords, spec: ColumnSpec, scope: Sequence[Slot], footnotes: Footnotes) -> TableEntry:
-    """The entry of a row in a column."""
-    if spec.ranks or spec.compares:
-        return TableEntry()
-    if spec.facets:
-        if not {r.facet for r in row.records}.issuperset(spec.facets):
+class Entries:
+    """The entries of one column; `scope` has the slots that rows must fill, by default those of the table."""
+
+    def __init__(self, pivot: Pivot, spec: ColumnSpec, scope: np.ndarray | None = None) -> None:
+        self.pivot, self.spec, self.scope = pivot, spec, pivot.scope if scope is None else scope
+        self.need: Needed = pivot.need(spec, self.scope)
+        self.values = pivot.measured(spec)
+
+    def entry(self, row: int, footnotes: Footnotes) -> TableEntry:
+        """The entry of a row."""
+        spec = self.spec
+        if spec.ranks or spec.compares:
+            return TableEntry()
+        if self.need.absent[row]:
             return TableEntry(marks=footnotes.mark(ABSENT))
-        row = row.narrowed(spec.facets)
-        scope = [slot for slot in scope if slot.facet in spec.facets]
-    if any(not row.expects(slot) for slot in scope if spec.needs(slot)):
-        return TableEntry(marks=footnotes.mark(ABSENT))
-    of_seeds = row.cells.values() if spec.fact else complete_records(row, spec, scope)
-    measured = [spec.measure(records) for records in of_seeds]
-    values = [value for value in measured if value is not None]
-    if not values or (len(values) < len(measured) and not spec.fact):
-        known = spec.fact and any(row.done.values())
-        return TableEntry(marks=footnotes.mark(NOT_RECORDED if known else missing_reason(row, scope)))
-    if spec.column.kind == "flag":
-        return TableEntry(value=any(values), seeds=len(values))
-    if spec.column.kind != "accuracy":
-        return TableEntry(fmean(values), seeds=len(values))
-    shown = evidence(row, spec, scope)
-    found = None if shown is None else estimate(shown)
-    half = None if found is None else found.half
-    return TableEntry(fmean(values), deviation(values), half, seeds=len(values))
+        found = self.values[row] if spec.fact or self.need.complete[row] else np.array([])
+        values = found[~np.isnan(found)].tolist()
+        if not values or (len(values) < len(found) and not spec.fact):
+            return TableEntry(marks=footnotes.mark(self._missing(row)))
+        marks = footnotes.mark(self.notes.get(row, "")) if spec.mark else ()
+        if spec.column.kind == "flag":
+            return TableEntry(any(values), seeds=len(values), marks=marks)
+        if spec.column.kind != "accuracy":
+            return TableEntry(fmean(values), seeds=len(values), marks=marks)
+        shown = estimate(self.pivot.evidence(row, self.need.slots[row]))
+        half = None if shown is None else shown.half
+        return TableEntry(fmean(values), deviation(values), half, seeds=len(values), marks=marks)
+
+    def evidence(self, row: int) -> Evidence | None:
+        """The data behind the number of a row; None if any record is missing."""
+        return self.pivot.evidence(row, self.need.slots[row]) if self.need.complete[row] else None
+
+    @cached_property
+    def notes(self) -> dict[int, str]:
+        """What the mark of the column says about each row."""
+        needed = self.pivot.needed(self.spec)[self.pivot.ok["slot"]]
+        mark = self.spec.mark
+        groups: Any = self.pivot.ok[needed].groupby("row")
+        return {} if mark is None else {row: mark(own) for row, own in groups}
+
+    def _missing(self, row: int) -> str:
+        """Why a row has no number: unsupported, failed, not run yet, or not recorded."""
+        pivot, facets = self.pivot, self.spec.facets
+        own = pivot.of_facets(facets)
+        if self.spec.fact and (pivot.done[row] & own).any():
+            return NOT_RECORDED
+        scope = self.scope[row] & pivot.expected[row] & own
+        stopped = {
+            seed: text for seed, facet, text in pivot.stops.get(row, ()) if not facets or facet in facets
+        }
+        seeds_of: dict[str, list[int]] = defaultdict(list)
+        for seed, text in sorted(stopped.items()):
+            seeds_of[text].append(seed)
+        waiting = [i for i, seed in enumerate(pivot.seeds) if seed not in stopped]
+        missing = int((scope & ~pivot.done[row, waiting]).sum())
+        texts = [_of_seeds(text, seeds, len(pivot.seeds)) for text, seeds in seeds_of.items()]
+        if missing:
+            texts.append(f"not run yet: {missing} of {scope.sum() * len(pivot.seeds)} records")
+        return "; ".join(texts) or (NOT_RECORDED if scope.any() else "not run yet")
 
 
-def complete_records(row: RowRecords, spec: ColumnSpec, scope: Sequence[Slot]) -> list[list[TidyRecord]]:
-    """The records that a column needs, by seed; empty if one is missing or a cell has failed."""
-    row = row.narrowed(spec.facets)
-    wanted = [s for s in scope if spec.needs(s) and (not spec.facets or s.facet in spec.facets)]
-    if not wanted or any(record.stopped for record in row.records):
-        return []
-    if any(slot not in done for done in row.done.values() for slot in wanted):
-        return []
-    return [[done[slot] for slot in wanted] for done in row.done.values()]
+def _of_seeds(text: str, seeds: Sequence[int], of: int) -> str:
+    """The text, preceded by its seeds unless it applies to all of them."""
+    if len(seeds) == of:
+        return text
+    return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}: {text}"
 
 
-def evidence(row: RowRecords, spec: ColumnSpec, scope: Sequence[Slot]) -> Evidence | None:
-    """The accuracy of a row by seed and domain, averaged over rounds; None if any record is missing."""
-    found = [_by_domain(of_seed) for of_seed in complete_records(row, spec, scope)]
-    if not found:
-        return None
-    scores = [[fmean(r.accuracy or 0.0 for r in rounds) for rounds in of_seed] for of_seed in found]
-    images = sum(max(r.n or 0 for r in rounds) for of_seed in found for rounds in of_seed)
-    return Evidence(np.array(scores), images, _batches(found[0]) if len(found) == 1 else None)
+def skipped(records: DataFrame) -> dict[int, str]:
+    """How many updates the method of each row skipped, and why; rows without any are left out."""
+    found: Any = records[records["skipped_updates"] > 0].groupby("row")
+    return {row: _skipped(own) for row, own in found}
 
 
-def _by_domain(records: Sequence[TidyRecord]) -> list[list[TidyRecord]]:
-    domains: dict[object, list[TidyRecord]] = defaultdict(list)
-    for record in records:
-        domains[record.slot and record.slot[1:]].append(record)  # all of the slot but its round
-    return list(domains.values())
-
-
-def _batches(domains: Sequence[Sequence[TidyRecord]]) -> tuple[Batches, ...] | None:
-    """The batches of one seed by domain; None if a record lacks them."""
-    found = [_of_domain(rounds) for rounds in domains]
-    return None if any(each is None for each in found) else tuple(each for each in found if each is not None)
-
-
-def _of_domain(rounds: Sequence[TidyRecord]) -> Batches | None:
-    """The correct predictions in each batch of a domain; rounds with the same batches are averaged."""
-    correct = [record.correct_per_batch for record in rounds]
-    images, size = rounds[0].n or 0, rounds[0].batch_size
-    count = -(-images // size)
-    if any(hits is None or len(hits) != count for hits in correct) or not count:
-        return None
-    hits = np.array(correct, float)
-    if len({record.fingerprint for record in rounds}) == 1:
-        hits = hits.mean(axis=0, keepdims=True)
-    sizes = np.full(count, size)
-    sizes[-1] = images - size * (count - 1)
-    return Batches(hits, sizes)
+def _skipped(records: DataFrame) -> str:
+    count = int(records["skipped_updates"].sum())
+    text = f"{count} update{'s' * (count != 1)} skipped"
+    reasons: Counter[str] = Counter()
+    for stated in records["skipped_reasons"]:
+        reasons.update(json.loads(stated))
+    if not reasons:
+        return text
+    shown = [(short(reason), number) for reason, number in reasons.most_common(MOST_REASONS)]
+    if (rest := count - sum(number for _, number in shown)) > 0:
+        shown.append(("other reasons", rest))
+    if len(shown) == 1:
+        return f"{text}: {shown[0][0]}"
+    return f"{text}: " + "; ".join(f"{reason} ({number})" for reason, number in shown)

@@ -2,42 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from tta_bench.tables.assembly.entries import Footnotes
-from tta_bench.tables.assembly.layout_spec import ColumnSpec
-from tta_bench.tables.assembly.records import TidyRecord
-from tta_bench.tables.assembly.row_records import RowRecords
+from tta_bench.tables.assembly.entries import Entries, Footnotes
+from tta_bench.tables.layout import RowId
 from tta_bench.tables.reference import Identity, Published, Reference
 from tta_bench.tables.table import Row, RowGroup, TableEntry
 
 
-def cell_of(record: TidyRecord) -> Identity:
-    """The cell of a record, as references identify it."""
-    plugins = (record.data, record.model_plugin, record.bits, record.method_plugin)
+def cell_of(cell: Mapping[Any, Any]) -> Identity:
+    """A cell, as references identify it."""
+    plugins = (cell["data"], cell["model_plugin"], cell["bits"], cell["method_plugin"])
     # The layout reset-vs-continual clears `reset` and keeps the protocol as the facet.
-    return Identity(*plugins, record.settings, record.reset or record.facet)
+    return Identity(*plugins, cell["settings"], cell["reset"] or cell["facet"])
 
 
-def published_row(
-    row: RowRecords, layout: str, specs: Sequence[ColumnSpec], reference: Reference, footnotes: Footnotes
-) -> Row | None:
-    """What a reference says about a row of ours; None if it has no number for it."""
-    found = [_number(row, layout, spec, reference) for spec in specs]
-    if not any(found):
-        return None
-    entries = tuple(
-        TableEntry(each.value, marks=footnotes.mark(each.note)) if each else TableEntry() for each in found
-    )
-    method, variant, reset, *_ = row.id
-    return Row(f"{method}, published", method, variant, reset, "", entries, published=True)
+class PublishedRows:
+    """What a reference says about the rows of a table."""
 
+    def __init__(self, reference: Reference, layout: str, columns: Sequence[Entries]) -> None:
+        self.reference, self.layout, self.columns = reference, layout, columns
+        pivot, facets = columns[0].pivot, {column.spec.facets for column in columns}
+        self.cells = {each: pivot.first_cells(each).to_dict("index") for each in facets}
 
-def _number(row: RowRecords, layout: str, spec: ColumnSpec, reference: Reference) -> Published | None:
-    records = row.narrowed(spec.facets).records
-    if spec.citation is None or not records:
-        return None
-    return reference.find(cell_of(records[0]), spec.citation, layout)
+    def row(self, number: int, id: RowId, footnotes: Footnotes) -> Row | None:
+        """The published numbers of a row of ours; None if there is none."""
+        found = [self._number(number, column) for column in self.columns]
+        if not any(found):
+            return None
+        entries = tuple(
+            TableEntry(each.value, marks=footnotes.mark(each.note)) if each else TableEntry()
+            for each in found
+        )
+        return Row(f"{id.method}, published", id.method, id.variant, id.reset, "", entries, published=True)
+
+    def _number(self, number: int, column: Entries) -> Published | None:
+        cell = self.cells[column.spec.facets].get(number)
+        if column.spec.citation is None or cell is None:
+            return None
+        return self.reference.find(cell_of(cell), column.spec.citation, self.layout)
 
 
 def reference_note(reference: Reference | None, groups: Sequence[RowGroup]) -> tuple[str, ...]:

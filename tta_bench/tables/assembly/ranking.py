@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from tta_bench.tables.assembly.entries import evidence
-from tta_bench.tables.assembly.layout_spec import ColumnSpec
-from tta_bench.tables.assembly.records import Slot
-from tta_bench.tables.assembly.row_records import RowRecords
-from tta_bench.tables.statistics import TOO_LITTLE, Evidence, compare, holm, ranks
+from tta_bench.tables.assembly.entries import Entries
+from tta_bench.tables.layout import RowId
+from tta_bench.tables.statistics import TOO_LITTLE, Evidence, compare, holm, is_tie, ranks
 from tta_bench.tables.table import Row, TableEntry, printed
 
 TIES = (
@@ -19,27 +17,38 @@ TIES = (
     "are not complete have no rank."
 )
 UNRANKED = f"Columns without ranks have {TOO_LITTLE}."
-Columns = list[list[TableEntry]]
 
 
 def compared(
-    rows: Sequence[Row], records: Sequence[RowRecords], specs: Sequence[ColumnSpec], scope: Sequence[Slot]
+    rows: Sequence[Row], ids: Sequence[RowId], first: int, columns: Sequence[Entries]
 ) -> tuple[Row, ...]:
-    """The rows of a group, with ranks in columns of accuracy and with the columns that compare rows."""
-    columns: Columns = [[row.entries[i] for row in rows] for i in range(len(specs))]
-    complete = [row if row.complete(scope) else None for row in records]
-    for index, spec in enumerate(specs):
-        if spec.column.kind == "accuracy":
-            columns[index] = _ranked(columns[index], _evidence(complete, spec, scope))
-    ranked = {spec.column.key: column for spec, column in zip(specs, columns, strict=True)}
-    ids = [row.id for row in records]
-    differences = _Differences(complete, specs, scope)
-    for index, spec in enumerate(specs):
-        if spec.ranks:
-            columns[index] = [_rank(item) for item in ranked[spec.ranks]]
-        elif spec.compares in ids:
-            columns[index] = differences.column(ids.index(spec.compares))
-    return tuple(replace(row, entries=tuple(column[i] for column in columns)) for i, row in enumerate(rows))
+    """The rows of a group, with ranks in columns of accuracy and with the columns that compare rows.
+
+    `first` is the number of the first row in the table.
+    """
+    numbers = range(first, first + len(rows))
+    entries = [[row.entries[i] for row in rows] for i in range(len(columns))]
+    ranked: dict[str, list[TableEntry]] = {}
+    for i, column in enumerate(columns):
+        if column.spec.column.kind == "accuracy":
+            entries[i] = ranked[column.spec.column.key] = _ranked(
+                entries[i], complete_evidence(column, numbers)
+            )
+    comparing = next((column for column in columns if column.spec.compares), None)
+    differences = None if comparing is None else _Differences(complete_evidence(comparing, numbers))
+    for i, column in enumerate(columns):
+        if column.spec.ranks:
+            entries[i] = [_rank(item) for item in ranked[column.spec.ranks]]
+        elif differences is not None and column.spec.compares in ids:
+            entries[i] = differences.column(ids.index(column.spec.compares))
+    return tuple(
+        replace(row, entries=tuple(own)) for row, own in zip(rows, zip(*entries, strict=True), strict=True)
+    )
+
+
+def complete_evidence(column: Entries, rows: Sequence[int]) -> list[Evidence | None]:
+    """The evidence in a column for each row; None for a row that is not complete."""
+    return [column.evidence(row) if column.pivot.complete[row] else None for row in rows]
 
 
 def ties(found: Sequence[Evidence | None]) -> list[list[int] | None]:
@@ -48,20 +57,13 @@ def ties(found: Sequence[Evidence | None]) -> list[list[int] | None]:
     tied: dict[int, list[int]] = {i: [] for i in known}
     unknown = set()
     for (i, ours), (j, theirs) in combinations(known.items(), 2):
-        difference = compare(ours, theirs)
-        if difference is None:
+        tie = is_tie(ours, theirs)
+        if tie is None:
             unknown |= {i, j}
-        elif difference.tie:
+        elif tie:
             tied[i].append(j)
             tied[j].append(i)
     return [None if i in unknown else tied.get(i) for i in range(len(found))]
-
-
-def _evidence(
-    complete: Sequence[RowRecords | None], spec: ColumnSpec, scope: Sequence[Slot]
-) -> list[Evidence | None]:
-    """The evidence in a column for each row; None for a row that is not complete."""
-    return [None if row is None else evidence(row, spec, scope) for row in complete]
 
 
 def _ranked(entries: list[TableEntry], found: Sequence[Evidence | None]) -> list[TableEntry]:
@@ -90,11 +92,8 @@ def _rank(item: TableEntry) -> TableEntry:
 class _Differences:
     """The differences of all pairs of rows of a group, with p-values corrected for the number of pairs."""
 
-    def __init__(
-        self, complete: Sequence[RowRecords | None], specs: Sequence[ColumnSpec], scope: Sequence[Slot]
-    ) -> None:
-        spec = next((spec for spec in specs if spec.compares is not None), None)
-        self.found = [] if spec is None else _evidence(complete, spec, scope)
+    def __init__(self, found: Sequence[Evidence | None]) -> None:
+        self.found = found
         known = [(i, each) for i, each in enumerate(self.found) if each is not None]
         differences = {(i, j): compare(ours, theirs) for (i, ours), (j, theirs) in combinations(known, 2)}
         pairs = {pair: found for pair, found in differences.items() if found is not None}

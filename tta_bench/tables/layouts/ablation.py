@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tta_bench.tables.assembly.layout_spec import LayoutInput, TableSpec, difference, memory, passes, tick
-from tta_bench.tables.assembly.records import Slot, TidyRecord
+from collections.abc import Mapping
+from typing import Any
+
+from tta_bench.tables.layout import LayoutInput, TableSpec, difference, memory, passes, tick
 
 LEGEND = (
     "ZO: zeroth-order optimiser. DRL: continual domain reprogramming learning (stored domain vectors). "
@@ -14,17 +16,13 @@ LEGEND = (
 def lay_out(given: LayoutInput) -> TableSpec:
     """The paper's ablation tables: the first round, the last round, and the gain between them."""
     last = given.round
-
-    def both(slot: Slot) -> bool:
-        return slot.round in (1, last) and given.averaged(slot)
-
-    gain = difference("gain", "Gain", lambda r: r.slot and r.slot.round, (last, 1), both)
+    both = given.average([1, last])
     parts = (
         tick("zeroth_order", "ZO", zeroth_order),
         tick("domain_learning", "DRL", reuses_domains),
         tick("domain_management", "DKM", manages_domains),
     )
-    has_parts = any(map(zeroth_order, given.records))
+    has_parts = given.cells["settings"].map(zeroth_order).any()
     return TableSpec(
         caption=f"Mean accuracy (%) at the first and the last round{given.severity}.",
         columns=(
@@ -32,7 +30,7 @@ def lay_out(given: LayoutInput) -> TableSpec:
             *given.backprop(),
             *(parts if has_parts else ()),
             *(given.mean_accuracy(f"round_{n}", f"R{n}", n) for n in sorted({1, last})),
-            *((gain,) if last > 1 else ()),
+            *((difference("gain", "Gain", "round", (last, 1), both),) if last > 1 else ()),
             memory("memory_mib", "Memory (MiB)"),
         ),
         notes=(
@@ -43,16 +41,16 @@ def lay_out(given: LayoutInput) -> TableSpec:
     )
 
 
-def zeroth_order(record: TidyRecord) -> bool:
+def zeroth_order(settings: Mapping[str, Any]) -> bool:
     """Whether a method estimates gradients from perturbations: it has the parameters for them."""
-    return {"c", "distribution"} <= record.settings.keys()
+    return {"c", "distribution"} <= settings.keys()
 
 
-def reuses_domains(record: TidyRecord) -> bool:
+def reuses_domains(settings: Mapping[str, Any]) -> bool:
     """Whether a method starts from stored domain vectors."""
-    return zeroth_order(record) and record.settings.get("bank_size", 0) > 0
+    return zeroth_order(settings) and settings.get("bank_size", 0) > 0
 
 
-def manages_domains(record: TidyRecord) -> bool:
+def manages_domains(settings: Mapping[str, Any]) -> bool:
     """Whether a method with a full bank drops one of its two most similar vectors."""
-    return reuses_domains(record) and record.settings.get("bank_policy") == "similar"
+    return reuses_domains(settings) and settings.get("bank_policy") == "similar"

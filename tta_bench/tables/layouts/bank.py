@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from statistics import mean
+import json
 
-from tta_bench.tables.assembly.layout_spec import ColumnSpec, LayoutInput, Measure, TableSpec, memory_mib
-from tta_bench.tables.assembly.records import GroupId, TidyRecord
+import numpy as np
+from pandas import DataFrame, Series
+
+from tta_bench.tables.layout import ROW, ColumnSpec, LayoutInput, Measure, TableSpec
 from tta_bench.tables.reference import Citation
 from tta_bench.tables.table import Column, Kind
 
@@ -15,77 +16,71 @@ NOTE = (
     "a full bank where their number is not known; one takes the memory by which a full bank exceeds none, "
     "over its limit."
 )
+MODEL = ["model", "quantizer", "bits", "stream"]
 
 
 def lay_out(given: LayoutInput) -> TableSpec:
     """The paper's table on domain management."""
-    round_, without = given.round, memory_without(given.records)
+    round_ = given.round
 
     def stored(key: str, name: str, kind: Kind, measure: Measure) -> ColumnSpec:
-        column = Column(key, name, kind)
-        return ColumnSpec(column, measure, lambda slot: slot.round <= round_, citation=Citation(key))
+        return ColumnSpec(
+            Column(key, name, kind), measure, lambda slots: slots["round"] <= round_, citation=Citation(key)
+        )
 
     return TableSpec(
         caption=f"Stored domain vectors, and mean accuracy (%) at round {round_}{given.severity}.",
         columns=(
             stored("domain_parameters", "Vectors", "count", vectors),
-            stored("bank_mib", "Bank (MiB)", "memory", lambda found: bank_mib(found, without)),
+            stored("bank_mib", "Bank (MiB)", "memory", bank_mib(given.cells)),
             given.mean_accuracy("accuracy", "Acc.", round_),
         ),
         notes=(NOTE, *given.clean_note),
     )
 
 
-def memory_without(records: Sequence[TidyRecord]) -> dict[GroupId, float]:
-    """The memory (MiB) of each model with a method whose bank is empty, if the table has such a row."""
-    return {
-        record.group: record.memory_mib
-        for record in records
-        if record.settings.get("bank_size") == 0 and record.memory_mib is not None
+def vectors(records: DataFrame, cells: DataFrame) -> Series:
+    """Vectors in the bank after the last record, as counted or from the schedule; NaN if unknown."""
+    if records.empty:
+        return Series(dtype=float, index=records.set_index(ROW).index)
+    settings, resets = cells["settings"], cells["reset"]
+    groups = records.sort_values(["round", "domain_order"]).groupby(ROW)
+    found = {
+        key: _vectors(own, settings[cell], resets[cell], cells)
+        for key, own in groups
+        for cell in own["cell"][:1]
     }
+    return Series(found).rename_axis(ROW)
 
 
-def vectors(records: Sequence[TidyRecord]) -> float | None:
-    """Vectors in the bank after these records, as counted or from the schedule; None if unknown."""
-    settings = records[0].settings
+def _vectors(records: DataFrame, settings: dict, reset: str, cells: DataFrame) -> float:
+    """The vectors of one cell; of one that is reset after each domain, the most that it held."""
     limit = settings.get("bank_size", 0)
     if limit == 0:
         return 0
-    if all("stored_vectors" in record.counted for record in records):
-        return _counted(records)
-    if settings["store"] != "every" or any(record.n is None for record in records):
-        return None  # stored on detected shifts, which older records do not count
-    batches = [-(-(record.n or 0) // record.batch_size) for record in records]
-    lasting = max(batches) if records[0].reset == "domain" else sum(batches)
+    counts = [json.loads(counters).get("stored_vectors") for counters in records["counters"]]
+    if None not in counts:
+        return max(counts) if reset == "domain" else counts[-1]
+    if settings["store"] != "every":
+        return np.nan  # stored on detected shifts, which older records do not count
+    batches = -(-records["n"] // cells["batch_size"][records["cell"].iloc[0]])
+    lasting = batches.max() if reset == "domain" else batches.sum()
     stored = (lasting - 1) // settings["store_every"]
     return stored if settings["bank_policy"] == "keep_all" else min(stored, limit)
 
 
-def _counted(records: Sequence[TidyRecord]) -> float:
-    """The mean over seeds of the vectors after the last domain; with resets, of the largest number."""
-    by_seed: dict[int, list[TidyRecord]] = {}
-    for record in records:
-        by_seed.setdefault(record.seed, []).append(record)
-    if records[0].reset == "domain":
-        return mean(max(each.counted["stored_vectors"] for each in of_seed) for of_seed in by_seed.values())
-    last = (max(of_seed, key=_time) for of_seed in by_seed.values())
-    return mean(record.counted["stored_vectors"] for record in last)
+def bank_mib(all_cells: DataFrame) -> Measure:
+    """A measure: memory of the vectors in the bank; of a full bank if their number is unknown."""
+    empty = all_cells[all_cells["settings"].map(lambda settings: settings.get("bank_size") == 0)]
+    without = empty.groupby(MODEL)["memory_mib"].last()
 
+    def measure(records: DataFrame, cells: DataFrame) -> Series:
+        own = cells.drop_duplicates(ROW).set_index(ROW)
+        limit = own["settings"].map(lambda settings: settings.get("bank_size", 0))
+        keeps = own["settings"].map(lambda settings: settings.get("bank_policy") == "keep_all")
+        stored = vectors(records, cells).reindex(own.index)
+        none = without.reindex(own.set_index(MODEL).index).to_numpy()
+        each = (own["memory_mib"] - none) / limit.where(limit > 0)
+        return (each * stored.where(stored.notna() | keeps, limit)).where(limit > 0, 0.0)
 
-def _time(record: TidyRecord) -> tuple[int, int]:
-    """The position of a record in its stream, for sorting."""
-    return (record.slot.round if record.slot else 0, record.domain_order)
-
-
-def bank_mib(records: Sequence[TidyRecord], without: Mapping[GroupId, float]) -> float | None:
-    """Memory of the vectors in the bank; of a full bank if their number is unknown."""
-    settings, full = records[0].settings, memory_mib(records)
-    limit, none = settings.get("bank_size", 0), without.get(records[0].group)
-    if limit == 0:
-        return 0
-    stored = vectors(records)
-    if stored is None and settings["bank_policy"] != "keep_all":
-        stored = limit
-    if full is None or none is None or stored is None:
-        return None
-    return (full - none) / limit * stored
+    return measure

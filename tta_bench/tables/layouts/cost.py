@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
-
-from tta_bench.tables.assembly.layout_spec import LayoutInput, TableSpec, memory, passes, rank_of, tick
+from tta_bench.tables.layout import LayoutInput, TableSpec, memory, passes, rank_of, tick
 
 PASSES = "#FP, #BP: forward and backward passes per image, counted."
 MEMORY = "Memory: peak live tensors of one adaptation step, counted"
@@ -21,14 +19,13 @@ def lay_out(given: LayoutInput) -> TableSpec:
     here = given.within_round()
     score = here.mean_accuracy("accuracy", "Acc.", given.round)
     names = {"memory_mib": "Memory (MiB)", "packed_mib": "Packed (MiB)"}
-    if measured := any(record.measured_mib is not None for record in given.records):
+    if measured := given.cells["measured_mib"].notna().any():
         names["measured_mib"] = "Measured (MiB)"
-    quantised = any(record.bits != "FP32" for record in given.records)
-    counted = f"{MEMORY}{IDEAL if quantised else ''}."
+    counted = f"{MEMORY}{IDEAL if (given.cells['bits'] != 'FP32').any() else ''}."
     return TableSpec(
         caption=f"Cost, and mean accuracy (%) at round {given.round}{given.severity}.",
         columns=(
-            tick("backprop", "BP", attrgetter("backprop")),
+            tick("backprop", "BP"),
             passes("forwards", "#FP", score.needs),
             passes("backwards", "#BP", score.needs),
             score,

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from tta_bench.tables.assembly.layout_spec import ColumnSpec, LayoutInput, TableSpec
+from tta_bench.tables.layout import ColumnSpec, LayoutInput, TableSpec
 
 
 def lay_out(given: LayoutInput) -> TableSpec:
     """The paper's table on further datasets, each at its own last round."""
-    names = dict.fromkeys(record.data for record in given.records)
-    faceted = [record.on(record.data) for record in given.records]
+    faceted = given.faceted(given.cells["data"])
 
     def score(name: str) -> ColumnSpec:
-        own = replace(given, records=[record for record in faceted if record.facet == name])
+        own = faceted.within(faceted.slots["facet"] == name)
         return own.mean_accuracy(name, name, own.round, name)
 
     return TableSpec(
         caption="Accuracy (%) at the last round on each dataset.",
-        columns=tuple(map(score, names)),
-        records=faceted,
+        columns=tuple(map(score, given.cells["data"].unique())),
+        given=faceted,
     )

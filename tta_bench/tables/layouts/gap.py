@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tta_bench.tables.assembly.layout_spec import ColumnSpec, LayoutInput, TableSpec, accuracy, difference
-from tta_bench.tables.assembly.records import Slot, TidyRecord
+from pandas import DataFrame, Series
+
+from tta_bench.tables.layout import ROW, ColumnSpec, LayoutInput, TableSpec, accuracy
 from tta_bench.tables.table import Column
 
 CLEAN = "clean"
@@ -11,7 +12,7 @@ CLEAN = "clean"
 
 def lay_out(given: LayoutInput) -> TableSpec:
     """The paper's motivation figure as a table."""
-    if {slot.corruption == CLEAN for slot in given.slots} != {True, False}:
+    if set(given.slots["corruption"] == CLEAN) != {True, False}:
         raise given.error(
             "it compares clean images with corrupted ones, and there is only one kind",
             "Run with stream.corruptions: [clean, imagenet-c-15]",
@@ -19,17 +20,21 @@ def lay_out(given: LayoutInput) -> TableSpec:
     round_ = given.round
 
     def part(key: str, name: str, clean: bool) -> ColumnSpec:
-        def needs(slot: Slot) -> bool:
-            return slot.round == round_ and (slot.corruption == CLEAN) == clean
+        def needs(slots: DataFrame) -> Series:
+            return (slots["round"] == round_) & ((slots["corruption"] == CLEAN) == clean)
 
         return ColumnSpec(Column(key, name, "accuracy"), accuracy, needs)
 
-    def is_clean(record: TidyRecord) -> bool:
-        return record.slot is not None and record.slot.corruption == CLEAN
-
-    gap = difference("gap", "Gap", is_clean, (True, False), lambda slot: slot.round == round_)
+    gap = ColumnSpec(Column("gap", "Gap", "count"), loss, lambda slots: slots["round"] == round_)
     return TableSpec(
         caption=f"Accuracy (%) on clean (ID) and corrupted (OOD) images, round {round_}"
         f"{given.severity}, and the gap between them.",
         columns=(part("clean", "ID", True), part("corrupted", "OOD", False), gap),
     )
+
+
+def loss(records: DataFrame, _: DataFrame) -> Series:
+    """Mean accuracy on clean images minus that on corrupted ones."""
+    clean = (records["corruption"] == CLEAN).rename("clean")
+    means = records.groupby([*ROW, clean])["accuracy"].mean().unstack("clean").reindex(columns=[True, False])
+    return means[True] - means[False]

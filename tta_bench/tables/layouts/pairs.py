@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tta_bench.tables.assembly.layout_spec import ColumnSpec, LayoutInput, TableSpec, rank_of, unmeasured
-from tta_bench.tables.assembly.records import RowId
-from tta_bench.tables.assembly.row_records import by_row, label_of
+from tta_bench.tables.assembly.rows import with_rows
+from tta_bench.tables.layout import ColumnSpec, LayoutInput, RowId, TableSpec, rank_of
 from tta_bench.tables.table import Column
 
 NOTE = (
@@ -20,11 +19,10 @@ def lay_out(given: LayoutInput) -> TableSpec:
     score = replace(given.mean_accuracy("accuracy", "Acc.", given.round), citation=None)
 
     def versus(row: RowId) -> ColumnSpec:
-        key = f"minus {label_of(row)}" + (" (reset)" if row.reset == "domain" else "")
-        column = Column(key, f"− {label_of(row)}", "difference")
-        return ColumnSpec(column, unmeasured, score.needs, compares=row)
+        key = f"minus {row.label}" + (" (reset)" if row.reset == "domain" else "")
+        return ColumnSpec(Column(key, f"− {row.label}", "difference"), needs=score.needs, compares=row)
 
-    methods = dict.fromkeys(row.id for row in by_row(given.layout, given.records))
+    methods = dict.fromkeys(row.id for row in with_rows(given)[1])
     return TableSpec(
         caption=f"Paired differences of mean accuracy (points) at round {given.round}{given.severity}.",
         columns=(score, rank_of("accuracy"), *map(versus, methods)),
