@@ -93,7 +93,7 @@ class _Columns:
     def add(self, benchmark: str, cell: Record, facts: Record, lines: Sequence[Record]) -> None:
         """Add the places of a cell; of a domain written twice, the last line counts."""
         places, size = _places(cell["rounds"], tuple(map(tuple, visits_of(cell)))), cell["records_expected"]
-        line_of, repeats, stop = _placed(lines, places.index)
+        line_of, repeats, stop = _placed(lines, places.at)
         self.sizes.append(size)
         self.facts.append({"benchmark": benchmark} | _facts(cell, facts, lines))
         self.places.append(places.numbers)
@@ -216,7 +216,7 @@ class _Places(NamedTuple):
 
     numbers: np.ndarray  # [4, places]: round, severity, visit, order of the domain
     names: list[str]  # of the corruptions
-    index: dict[tuple[Any, ...], int]  # by round, corruption, severity and visit
+    at: dict[tuple[Any, ...], int]  # by round, corruption, severity and visit
 
 
 @lru_cache(maxsize=64)

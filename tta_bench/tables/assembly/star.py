@@ -21,10 +21,11 @@ OF_THE_CELL: dict[str, Any] = {
     "data_note": "", "code": "", "environment": "", "other_code": False, "threads": 0,
 }  # fmt: skip
 OF_THE_RECORD: dict[str, Any] = {
-    "round": np.nan, "corruption": None, "severity": 0, "visit": 1, "domain_order": 0, "status": "pending", "reason": "",
-    "n": np.nan, "accuracy": np.nan, "forwards": np.nan, "backwards": np.nan, "skipped_updates": 0,
-    "skipped_reasons": "{}", "counters": "{}", "fingerprint": None, "top5": np.nan, "class_accuracy": np.nan,
-    "ece": np.nan, "seconds": np.nan, "host": "", "device": "", "correct_per_batch": None,
+    "round": np.nan, "corruption": None, "severity": 0, "visit": 1, "domain_order": 0, "status": "pending",
+    "reason": "", "n": np.nan, "accuracy": np.nan, "forwards": np.nan, "backwards": np.nan,
+    "skipped_updates": 0, "skipped_reasons": "{}", "counters": "{}", "fingerprint": None, "top5": np.nan,
+    "class_accuracy": np.nan, "ece": np.nan, "seconds": np.nan, "host": "", "device": "",
+    "correct_per_batch": None,
 }  # fmt: skip
 # Columns that a frame may lack.
 OPTIONAL = {
