@@ -27,8 +27,7 @@ def table(group: str) -> str:
     """The Markdown table of a group's plugins."""
     heads = ["name", "smallest batch", "parameters"] if group == "methods" else ["name", "parameters"]
     rows = []
-    built_in = [n for n in registry.names(group) if registry.origin(group, n).startswith("tta-bench ")]
-    for name in built_in:
+    for name in registry.built_in(group):
         plugin: Any = registry.load(group, name)
         smallest = [str(plugin.min_batch_size)] if group == "methods" else []
         rows.append([f"`{name}`", *smallest, _parameters(plugin)])

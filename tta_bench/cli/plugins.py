@@ -44,6 +44,17 @@ def list_plugins(
 
 
 @app.command()
+def schema() -> None:
+    """Print the JSON Schema of benchmark files, with all installed plugins and their parameters.
+
+    Editors check and complete a file whose first line is `# yaml-language-server: $schema=PATH`.
+    """
+    from tta_bench.config.json_schema import json_schema
+
+    say(json.dumps(json_schema(), indent=1))
+
+
+@app.command()
 def check(
     plugin: Annotated[str, typer.Argument(help="a plugin's name, or group/name")],
     as_json: AsJson = False,

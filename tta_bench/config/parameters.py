@@ -11,6 +11,7 @@ from typing import Any
 from tta_bench.config.yaml import plain_value
 from tta_bench.errors import ConfigError, Problem, suggest
 from tta_bench.plugins import registry
+from tta_bench.plugins.field_docs import field_docs
 from tta_bench.plugins.ranges import field_types
 
 MAX_VARIANTS = 1000  # of one axis; a longer sweep is a mistake
@@ -45,17 +46,26 @@ def check_params(cls: type, params: dict[str, Any], path: str) -> tuple[dict[str
 
 
 def describe_fields(cls: type) -> list[dict[str, Any]]:
-    """Name, default, range and JSON schema of every field that a file may set."""
+    """Name, default, range, JSON schema and one line on every field that a file may set."""
     fields = {field.name: field for field in dataclasses.fields(cls)}
+    docs = field_docs(cls)
     return [
         {
             "parameter": name,
-            "default": None if fields[name].default is dataclasses.MISSING else fields[name].default,
+            "required": _default(fields[name]) is dataclasses.MISSING,
+            "default": None if (found := _default(fields[name])) is dataclasses.MISSING else found,
             "range": kind.short or kind.words,
             "schema": kind.schema,
+            "is_list": kind.takes("array"),
+            "doc": docs.get(name, ""),
         }
         for name, kind in field_types(cls).items()
     ]
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    """The default value of a field; MISSING if it has none."""
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 def spelled_out(group: str, use: str) -> tuple[str, dict[str, Any]]:

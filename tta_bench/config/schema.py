@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    StringConstraints,
+)
+from pydantic_core import CoreSchema
 
 from tta_bench.config.stream_values import DomainOrder, Reset
+from tta_bench.plugins.field_docs import field_docs
 
 MAX_GRID_VALUES = 1000  # a longer list is a mistake: its grid would run for years
 
@@ -20,13 +31,43 @@ def _printable(value: str) -> str:
 Text = Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(_printable)]
 
 
-class Strict(BaseModel):
+class Documented(BaseModel):
+    """In the JSON schema, the comment of each field is its description."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        found = handler(schema)
+        properties = handler.resolve_ref_schema(found)["properties"]
+        for name, text in field_docs(cls).items():
+            if name in cls.model_fields:
+                properties[name]["description"] = text
+        return found
+
+
+@dataclass(frozen=True)
+class NamesOf:
+    """Annotation of a text that names a plugin of a group, or of an entry with its parameters.
+
+    It matters only in the JSON schema, whose author puts the plugins in its place (`json_schema`).
+    """
+
+    group: str
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"plugins": self.group, "base": handler.resolve_ref_schema(handler(schema))}
+
+
+class Strict(Documented):
     """Unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class PluginEntry(BaseModel):
+class PluginEntry(Documented):
     """A plugin by name, with its parameters beside `use`; a plain string is a plugin without parameters."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -51,7 +92,7 @@ def _as_mapping(value: Any) -> Any:
     return {"use": value} if isinstance(value, str) else value
 
 
-def _as_list(value: Any) -> Any:
+def as_list(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
@@ -65,12 +106,17 @@ Whole = Annotated[int, BeforeValidator(_no_truth)]
 Number = Annotated[float, BeforeValidator(_no_truth)]
 Device = Literal["auto", "cpu", "cuda"]
 AnyEntry = Annotated[PluginEntry, BeforeValidator(_as_mapping)]
-AnyMethod = Annotated[MethodEntry, BeforeValidator(_as_mapping)]
+AnyData = Annotated[AnyEntry, NamesOf("data")]
+AnyModel = Annotated[AnyEntry, NamesOf("models")]
+AnyQuantizer = Annotated[AnyEntry, NamesOf("quantizers")]
+AnyScenario = Annotated[AnyEntry, NamesOf("streams")]
+AnyMethod = Annotated[MethodEntry, BeforeValidator(_as_mapping), NamesOf("methods")]
 Axis = Field(min_length=1, max_length=MAX_GRID_VALUES)
 # It becomes a folder name, so it must not be able to leave the results folder.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 Seed = Annotated[Whole, Field(ge=0, lt=2**32)]  # the range that every random generator accepts
-Corruptions = Annotated[list[Text], BeforeValidator(_as_list), Field(min_length=1, max_length=200)]
+Corruption = Annotated[Text, NamesOf("corruptions")]
+Corruptions = Annotated[list[Corruption], BeforeValidator(as_list), Field(min_length=1, max_length=200)]
 Severity = Annotated[Whole, Field(ge=1, le=5)]
 BatchSize = Annotated[Whole, Field(ge=1, le=65_536)]
 
@@ -80,10 +126,10 @@ class StreamSection(Strict):
 
     # Domains: names of corruptions, of sets of them, `clean`, or domains of the data.
     corruptions: Corruptions = ["imagenet-c-15"]
-    severity: Annotated[list[Severity], BeforeValidator(_as_list), Axis] = [5]  # one severity, or several
+    severity: Annotated[list[Severity], BeforeValidator(as_list), Axis] = [5]  # one severity, or several
     rounds: Whole = Field(10, ge=1, le=10_000)  # how often the stream passes through all domains
     # One batch size, or several.
-    batch_size: Annotated[list[BatchSize], BeforeValidator(_as_list), Axis] = [64]
+    batch_size: Annotated[list[BatchSize], BeforeValidator(as_list), Axis] = [64]
     limit: Whole | None = Field(None, ge=1, le=1_000_000_000)  # images per domain; default: all
     # Order of the images of a domain.
     order: Literal["shuffled", "reshuffled", "sequential", "aligned"] = "shuffled"
@@ -92,7 +138,7 @@ class StreamSection(Strict):
     adapt_every: Whole = Field(1, ge=1, le=10**9)
     window: Whole = Field(1, ge=1, le=4096)  # images to adapt to at once, if batches have one image
     # How images and domains follow each other: one scenario, or several.
-    scenario: Annotated[list[AnyEntry], BeforeValidator(_as_list), Axis] = [PluginEntry(use="continual")]
+    scenario: Annotated[list[AnyScenario], BeforeValidator(as_list), Axis] = [PluginEntry(use="continual")]
     domain_order: DomainOrder = "file"  # order of the domains
     straddle: bool = False  # batches cross the borders between the segments of a round
     protocol: Text | None = None  # a protocol of the literature, whose values are defaults
@@ -147,10 +193,12 @@ class BenchmarkFile(Strict):
     """A whole benchmark file."""
 
     name: Name  # names the folder of the results
-    data: AnyEntry  # clean and test images
-    models: list[AnyEntry] = Axis  # networks with their weights
+    data: AnyData  # clean and test images
+    models: list[AnyModel] = Axis  # networks with their weights
     # How networks are quantised; fp32: not at all.
-    quantizers: list[AnyEntry] = Field([PluginEntry(use="fp32")], min_length=1, max_length=MAX_GRID_VALUES)
+    quantizers: list[AnyQuantizer] = Field(
+        [PluginEntry(use="fp32")], min_length=1, max_length=MAX_GRID_VALUES
+    )
     methods: list[AnyMethod] = Axis  # test-time adaptation methods
     stream: StreamSection = Field(default_factory=StreamSection)  # the order in which test images arrive
     # Of the stream and of random methods; each makes its own cells.

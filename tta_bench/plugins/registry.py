@@ -28,6 +28,11 @@ def names(group: str) -> list[str]:
     return sorted({point.name for point in _points(group)})
 
 
+def built_in(group: str) -> list[str]:
+    """The names of a group's plugins that are part of tta-bench."""
+    return [name for name in names(group) if origin(group, name).startswith("tta-bench ")]
+
+
 def load(group: str, name: str) -> Any:
     """The class or function of a plugin; imports its module."""
     point = find(group, name)
