@@ -50,7 +50,7 @@ def test_comments_beside_and_above_are_found() -> None:
 
 
 def test_a_field_keeps_the_comment_of_its_base() -> None:
-    assert field_docs(Derived) == {**field_docs(Base), "fourth": "of four"}
+    assert field_docs(Derived) == {**field_docs(Base), "fourth": "of four", "steps": "of a batch"}
 
 
 def test_a_class_without_source_has_none() -> None:

@@ -41,7 +41,8 @@ def _own(cls: type) -> dict[str, str]:
     found: dict[str, str] = {}
     for node in body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.end_lineno:
-            text = trailing.get(node.end_lineno) or _above(alone, node.lineno)
+            lines = range(node.lineno, node.end_lineno + 1)
+            text = " ".join(trailing[n] for n in lines if n in trailing) or _above(alone, node.lineno)
             found |= {node.target.id: text} if text else {}
     return found
 

@@ -23,7 +23,7 @@ class Correlated(Scenario):
     summary = "images of a class come together: sorted, or by the Dirichlet samplers of NOTE, RoTTA and DELTA"
     uses_labels = True
 
-    sampler: Literal["sorted", "note", "rotta", "delta"] = "rotta"
+    sampler: Literal["sorted", "note", "rotta", "delta"] = "rotta"  # how images are ordered
     gamma: Positive = 0.1  # of the Dirichlet distribution (δ in NOTE): the lower, the more correlated
     mixed: bool = False  # all domains in one segment, ordered by class together
 

@@ -30,7 +30,7 @@ class Imbalanced(Scenario):
     uses_labels = True
     resamples = True
 
-    sampler: Literal["sar", "delta", "gli", "zipf"] = "sar"
+    sampler: Literal["sar", "delta", "gli", "zipf"] = "sar"  # how classes are drawn
     ratio: Annotated[float, Ge(1)] = 500_000  # sar: frequency of a phase's class, in units of the others'
     draws: CountOrZero = 0  # sar: images drawn for each domain; 0: twice as many as there are
     tail: Annotated[float, Interval(gt=0, le=1)] = 0.1  # delta: the last class's frequency, first = 1
