@@ -29,11 +29,9 @@ class Markov(Scenario):
     resamples = True
 
     domain_stay: Stay = 0.85  # iid: 1 / number of domains; 1: one domain after the other
-    domain_imbalance: Annotated[float, Ge(1)] = (
-        1.0  # how much more frequent the first domain is than the last
-    )
+    domain_imbalance: Annotated[float, Ge(1)] = 1.0  # frequency of the first domain; of the last: 1
     class_stay: Stay = 0.95  # iid: 1 / number of classes; 1: sorted by class
-    class_imbalance: Annotated[float, Ge(1)] = 1.0  # how much more frequent the first class is than the last
+    class_imbalance: Annotated[float, Ge(1)] = 1.0  # frequency of the first class; of the last: 1
     max_state: CountOrZero = 0  # images of the most frequent domain and class; 0: those of the largest class
 
     def schedule(self, domains: Sequence[Domain], rng: np.random.Generator) -> list[tuple[Domain, ...]]:
