@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 RAY = Path(sys.executable).parent / "ray"
-HEAD, OTHER = "127.0.0.2", "127.0.0.3"
+HEAD, OTHER, THIRD = "127.0.0.2", "127.0.0.3", "127.0.0.4"
 QUIET = subprocess.DEVNULL
 
 
@@ -31,11 +31,18 @@ class Cluster:
         head = ("--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={folder}")
         self.head = self._start(HEAD, *head)
         wait_for(lambda: socket.socket().connect_ex((HEAD, int(port))) == 0)
-        self.other = self._start(OTHER, f"--address={self.address}")
+        self.more: list[subprocess.Popen[bytes]] = []
+        self.restart_other()
 
     def restart_other(self) -> None:
         """Start a new second node after the old one was killed."""
-        self.other = self._start(OTHER, f"--address={self.address}")
+        self.other = self.join(OTHER)
+
+    def join(self, ip: str, **settings: str) -> subprocess.Popen[bytes]:
+        """Start another node with an environment of its own."""
+        node = self._start(ip, f"--address={self.address}", **settings)
+        self.more.append(node)
+        return node
 
     def workers(self) -> list[int]:
         """The processes that run cells, on both nodes."""
@@ -43,15 +50,15 @@ class Cluster:
         return [pid for pid, command in found.items() if command.startswith("ray::Worker")]
 
     def stop(self) -> None:
-        """Kill both nodes."""
-        for node in (self.other, self.head):
+        """Kill all nodes."""
+        for node in (*self.more, self.head):
             kill_session(node)
 
-    def _start(self, ip: str, *flags: str) -> subprocess.Popen[bytes]:
+    def _start(self, ip: str, *flags: str, **settings: str) -> subprocess.Popen[bytes]:
         common = ("--block", "--num-cpus=1", "--disable-usage-stats", "--object-store-memory=100000000")
         command = [str(RAY), "start", f"--node-ip-address={ip}", *common, *flags]
         return subprocess.Popen(
-            command, stdout=QUIET, stderr=QUIET, start_new_session=True, env=self.environment
+            command, stdout=QUIET, stderr=QUIET, start_new_session=True, env=self.environment | settings
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.faults.conftest import Bench
-from tools.loopback import Cluster, kill_session, processes, wait_for
+from tools.loopback import HEAD, OTHER, THIRD, Cluster, kill_session, processes, wait_for
 from tta_bench.execution.ray import head
+from tta_bench.storage import workers
 
 pytestmark = pytest.mark.slow
 
@@ -61,6 +63,49 @@ def test_a_lost_node_costs_nothing_but_time(
     assert process.returncode == 0, errors
     assert seen <= bench.records()
     assert bench.tables() == undisturbed(bench)
+
+
+def test_nodes_that_join_get_the_code_and_one_that_does_not_fit_is_left_out(
+    cluster: Cluster, bench: Bench, undisturbed: Callable[[Bench], str]
+) -> None:
+    """Two nodes join a run: one has no plugins and a broken tta-bench, one has another PyTorch."""
+    kill_session(cluster.other)
+    gate = bench.folder / "gate"
+    waiting = [
+        {"use": "drift", "name": f"drift {i}", "at": 5, "gate": str(gate), "pause": i / 1000}
+        for i in range(3)
+    ]
+    bench.write([*waiting, "source"], run={"engine": "ray"})
+    process = bench.start("--ray-address", cluster.address, env=cluster.environment)
+    wait_for(lambda: bench.records())
+    broken = _package(bench.folder / "broken", "tta_bench", "raise ImportError('an old release')")
+    node = cluster.join(OTHER, PYTHONPATH=str(broken))
+    torch = bench.folder / "torch"
+    facts = torch / "torch-9.9.dist-info"
+    facts.mkdir(parents=True)
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 9.9\n")
+    # One after the other: nodes that start together on one machine choose the same socket names.
+    wait_for(lambda: "ray::Worker.run" in processes(node.pid).values())
+    cluster.join(THIRD, PYTHONPATH=str(torch))
+    assert {row["node"] for row in workers.read(bench.results / "faults", 0)} >= {HEAD, OTHER}
+    assert process.stderr is not None
+    os.set_blocking(process.stderr.fileno(), False)
+    told: list[str] = []
+    wait_for(lambda: told.extend(process.stderr or []) or "left out" in "".join(told))
+    gate.touch()
+    assert process.wait(timeout=200) == 0
+    errors = "".join([*told, *process.stderr])
+    assert f"Node {THIRD} is left out: torch 9.9 is installed, and the run started with torch" in errors
+    assert errors.count("left out") == 1
+    assert bench.tables() == undisturbed(bench)
+    assert not bench.files("workers.json")
+
+
+def _package(folder: Path, name: str, text: str) -> Path:
+    """A folder with a package of one file."""
+    (folder / name).mkdir(parents=True)
+    (folder / name / "__init__.py").write_text(text)
+    return folder
 
 
 def test_a_lost_head_ends_the_run_with_a_message_and_it_continues(

@@ -26,6 +26,8 @@ class Sink:
     def started(self, task: Task) -> list[Start]:
         return [self.start] * len(task.cells)
 
+    def working(self, workers: object) -> None: ...
+
     def delivered(self, delivery: Delivery) -> None:
         self.deliveries.append(delivery)
 

@@ -16,6 +16,7 @@ from rich.console import Console
 from tests.storage.test_merge import Machine, result
 from tta_bench import config, grid
 from tta_bench.grid import Cell
+from tta_bench.storage import workers
 from tta_bench.storage.lock import Lock
 from tta_bench.storage.status import FolderStatus, StatusReader
 from tta_bench.storage.store import ResultStore
@@ -66,6 +67,28 @@ def test_states_records_and_accuracy(machine: Machine, cells: list[Cell]) -> Non
     narrow = screen(view, width=80).splitlines()
     assert len(narrow) == len(shown.splitlines())
     assert max(map(len, narrow)) <= 80
+
+
+def test_workers_are_shown_with_their_node_device_and_work(machine: Machine, cells: list[Cell]) -> None:
+    rows = [
+        {"node": f"10.0.0.{i}", "device": "gpu", "work": "vit-b W8A8 TENT [b]", "since": 1.0}
+        for i in range(40)
+    ]
+    workers.write(machine.store.folder, rows)
+    assert not StatusReader(machine.store).read().workers, "no run is writing"
+    lock = Lock(machine.store.folder / "lock")
+    workers.write(machine.store.folder, rows)
+    view = StatusReader(machine.store).read()
+    (machine.store.folder / workers.WORKERS).write_text('[{"node": 3}]')
+    assert not StatusReader(machine.store).read().workers
+    workers.write(machine.store.folder, [])
+    lock.release()
+    assert not (machine.store.folder / workers.WORKERS).exists()
+    shown = screen(at(view, now=200.0)).splitlines()
+    (line,) = [line for line in shown if line.startswith("10.0.0.3 ")]
+    assert line.rstrip().split(maxsplit=4) == ["10.0.0.3", "gpu", "3", "min", "vit-b W8A8 TENT [b]"]
+    assert "30 more workers" in "\n".join(shown)
+    assert len(shown) <= 30
 
 
 def test_what_an_earlier_run_left_is_waiting(machine: Machine, cells: list[Cell]) -> None:

@@ -192,7 +192,7 @@ def _missing(name: str) -> str:
 
 def ray_starts() -> Iterator[Finding]:
     """Start Ray on this machine, and run a task that imports what workers need."""
-    from tta_bench.execution.ray.driver import LOOPBACK, QUIET
+    from tta_bench.execution.ray.connection import LOOPBACK, QUIET
     from tta_bench.execution.ray.environment import temporary_environment
 
     with temporary_environment(QUIET | LOOPBACK):

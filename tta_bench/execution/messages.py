@@ -66,6 +66,16 @@ def preparations(cells: Sequence[Cell]) -> list[Preparation]:
     return list(found.values())
 
 
+@dataclass(frozen=True)
+class WorkerActivity:
+    """What a worker does."""
+
+    node: str
+    device: str
+    work: str
+    since: float  # time of day
+
+
 class Recorder(Protocol):
     """Receives what a runner produces; nobody else writes results."""
 
@@ -77,6 +87,9 @@ class Recorder(Protocol):
 
     def started(self, task: Task) -> list[Start]:
         """A task is about to run, for the first time or again; where each of its cells continues."""
+
+    def working(self, workers: Sequence[WorkerActivity]) -> None:
+        """What every busy worker does now; called at least once per second."""
 
     def delivered(self, delivery: Delivery) -> None:
         """Records of one cell, a checkpoint of it, or both."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
-from tta_bench.execution.messages import Delivery, Start
+from tta_bench.execution.messages import Delivery, Start, WorkerActivity
 from tta_bench.execution.progress import RunProgress
 from tta_bench.grid import Cell
 from tta_bench.planning.sharing import ResolvedCell
 from tta_bench.planning.tasks import Task
+from tta_bench.storage import workers as store_workers
 from tta_bench.storage.checkpoints import Checkpoint, Checkpoints, DamagedCheckpoint
 from tta_bench.storage.record import Record, round_and_domain
 from tta_bench.storage.store import ResultStore
@@ -19,6 +20,7 @@ from tta_bench.storage.store import ResultStore
 # A cell's files are not synced more often: that would take longer than a tiny domain. A killed process loses
 # nothing that was delivered; a power failure may lose the last seconds.
 SYNC_SECONDS = 5.0
+WORKERS_SECONDS = 1.0  # between two writes of what the workers do
 
 
 class ResultRecorder:
@@ -29,6 +31,8 @@ class ResultRecorder:
         self.prepared, self.note = progress.prepared, progress.note
         self.checkpoints = Checkpoints(store.folder)
         self.anew = {cell.key for cell in anew}
+        self.workers: Sequence[WorkerActivity] = ()
+        self.told = 0.0  # when their work was last written
         self.missing: dict[str, int] = {}  # records, by cell
         self.synced: dict[str, float] = {}  # when, by cell
         self.unsynced: dict[str, list[Record]] = defaultdict(list)  # records since then
@@ -59,6 +63,12 @@ class ResultRecorder:
             self.progress.records(delivery.records)
         if done:
             self.checkpoints.remove(key)
+
+    def working(self, workers: Sequence[WorkerActivity]) -> None:
+        now = time.monotonic()
+        if workers != self.workers and (not workers or now - self.told > WORKERS_SECONDS):
+            store_workers.write(self.store.folder, [asdict(worker) for worker in workers])
+            self.workers, self.told = workers, now
 
     def _start(self, resolved: ResolvedCell, segments: frozenset[int] | None) -> Start:
         """Where a cell continues according to the disk; records that will be computed again are deleted."""

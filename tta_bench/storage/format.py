@@ -37,6 +37,15 @@ class StoredDict(TypedDict):
     __pydantic_config__ = CONFIG  # type: ignore[misc]
 
 
+class WorkerRow(StoredDict):
+    """What one worker of a run over Ray does at the moment."""
+
+    node: str
+    device: str
+    work: str
+    since: Seconds
+
+
 # -- records -----------------------------------------------------------------------------------------
 
 
@@ -267,6 +276,7 @@ class CheckpointHeader(TypedDict):
 
 MANIFEST_FORMAT: TypeAdapter[Any] = TypeAdapter(Manifest)
 DESCRIPTIONS: TypeAdapter[Any] = TypeAdapter(list[CellDescription])
+WORKERS: TypeAdapter[Any] = TypeAdapter(list[WorkerRow])
 HEADER: TypeAdapter[Any] = TypeAdapter(CheckpointHeader)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tta_bench.description import Description, columns
+from tta_bench.storage import workers
 from tta_bench.storage.manifest import MANIFEST
 from tta_bench.storage.record import Record, cell_status, latest_results
 from tta_bench.storage.store import ResultStore
@@ -90,6 +91,7 @@ class FolderStatus:
     holder: str  # process and host of the run that is writing; empty if there is none
     begun: float  # when that run locked the folder
     now: float
+    workers: Sequence[Record] = ()  # of a run over Ray: node, device, work, since
 
     @property
     def over(self) -> bool:
@@ -111,7 +113,8 @@ class StatusReader:
         begun = _changed(lock)
         manifest = self._cached(self.store.folder / MANIFEST, self.store.manifest)
         cells = [self._cell(cell, begun if holder else None) for cell in manifest["cells"]]
-        return FolderStatus(self.store.folder, cells, holder, begun, time.time())
+        busy = workers.read(self.store.folder, begun) if holder else []
+        return FolderStatus(self.store.folder, cells, holder, begun, time.time(), busy)
 
     def _cell(self, cell: Record, begun: float | None) -> CellStatus:
         key = cell["key"]

@@ -13,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from tta_bench.storage.record import Record
 from tta_bench.storage.status import FINAL, CellStatus, FolderStatus, StatusReader
 from tta_bench.storage.store import ResultStore
 from tta_bench.storage.time_left import seconds_left
@@ -56,7 +57,8 @@ def render(status: FolderStatus, left: float | None, size: ConsoleDimensions) ->
     """The display: running and failed cells first, as many cells as fit on the screen."""
     order = list(STYLES)
     ranked = sorted(status.cells, key=lambda cell: (order.index(cell.state), -cell.changed))
-    room = max(size.height - LINES_AROUND, 3)
+    busy = status.workers[: max(size.height // 3, 1)]
+    room = max(size.height - LINES_AROUND - (len(busy) + 2 if busy else 0), 3)
     more = Counter(cell.state for cell in ranked[room:])
     tail = "… and " + ", ".join(f"{more[state]} {state}" for state in order if more[state]) if more else ""
     return Group(
@@ -65,7 +67,22 @@ def render(status: FolderStatus, left: float | None, size: ConsoleDimensions) ->
         Text(),
         _table(ranked[:room], bars=size.width >= WIDTH_WITH_BARS),
         Text(tail, style="dim"),
+        *(each for each in (Text(), _workers(busy, status)) if busy),
     )
+
+
+def _workers(busy: Sequence[Record], status: FolderStatus) -> Table:
+    """The node, device and work of each worker, and for how long it has been at it."""
+    idle = len(status.workers) - len(busy)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("worker on", "device", "for", f"works on{f' ({idle} more workers)' * bool(idle)}"):
+        table.add_column(name, no_wrap=True)
+    for row in busy:
+        seconds = max(status.now - row["since"], 0.0)
+        table.add_row(
+            *(Text(printable(text)) for text in (row["node"], row["device"], spell(seconds), row["work"]))
+        )
+    return table
 
 
 def _table(cells: Sequence[CellStatus], bars: bool) -> Table:

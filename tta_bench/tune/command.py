@@ -105,7 +105,8 @@ def _search(
     with Interrupt(progress.note) as stop:
         writer = ResultRecorder(store, progress, anew=[])
         searches = [prepare(goal, budget, writer, stop, progress.note) for goal in wanted]
-        with RayRunner(workers or "auto", policy, asked.address).connected():
+        plugins = [plugin for goal in wanted for plugin in goal.cell.plugins]
+        with RayRunner(workers or "auto", policy, asked.address).connected(plugins):
             tune(searches, policy, workers)
         stop.check()
     return [search.ledger for search in searches]

@@ -39,7 +39,8 @@ class HeadWatch:
         host, _, port = address.rpartition(":")
         self.address, self.place, self.end = address, (host.strip("[]"), int(port)), end or _exit
         self.lost, self._over = threading.Event(), threading.Event()
-        threading.Thread(target=self._watch, name="head-watch", daemon=True).start()
+        self.thread = threading.Thread(target=self._watch, name="head-watch", daemon=True)
+        self.thread.start()
 
     def check(self) -> None:
         """Raise HeadLost if the head node is lost."""

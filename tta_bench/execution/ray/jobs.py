@@ -25,6 +25,11 @@ class PreparationJob:
     network = None  # the model and quantizer that a worker should already have in memory
     size = 1  # number of cells
 
+    @property
+    def what(self) -> str:
+        """What a worker does with it, for the user."""
+        return f"images of {self.wanted.domain}"
+
     def call(self, worker: Any) -> Any:
         """Ask the worker; return its stream of answers."""
         return worker.prepare.options(num_returns="streaming").remote(*self.wanted)
@@ -65,6 +70,11 @@ class TaskJob:
     @property
     def size(self) -> int:
         return len(self.task.cells)
+
+    @property
+    def what(self) -> str:
+        cell, methods = self.task.cells[0].cell, [each.cell.labels.method for each in self.task.cells]
+        return f"{cell.labels.model} {cell.bits} {', '.join(methods)}, seed {cell.seed}"
 
     def call(self, worker: Any) -> Any:
         starts = self.recorder.started(self.task)

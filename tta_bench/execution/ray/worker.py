@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tta_bench.api import Domain
 from tta_bench.execution.messages import Delivery, RunPolicy, Start
+from tta_bench.execution.ray.requirements import Requirements, problems
 from tta_bench.execution.ray.stop_flag import StopFlag
 from tta_bench.grid import Cell
 from tta_bench.planning.tasks import Task
@@ -19,8 +20,9 @@ class Worker:
 
         self.executor, self.stop = Executor(policy), stop
 
-    def ready(self) -> None:
-        """Return, which shows that the process has started."""
+    def ready(self, wanted: Requirements | None, device: str) -> list[str]:
+        """Why this node cannot run the cells; returning shows that the process has started."""
+        return [] if wanted is None else problems(wanted, device)
 
     def prepare(self, cell: Cell, domain: Domain) -> Iterator[str]:
         """Prepare the images of one domain; yields the reason if that fails."""

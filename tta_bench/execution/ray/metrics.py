@@ -1,0 +1,74 @@
+"""Metrics of a run for Ray's dashboard and Prometheus; without an agent on the node they go nowhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from tta_bench.execution.messages import Delivery, Recorder, Start, WorkerActivity
+from tta_bench.planning.tasks import Task
+
+PASS_SECONDS = [1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0]  # upper limits of the histogram's first buckets
+
+
+class MeteredRecorder:
+    """Counts what it passes on to the recorder of a run."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        from ray.util import metrics
+
+        self.recorder = recorder
+        self.prepared, self.note = recorder.prepared, recorder.note
+        self.left: dict[str, int] = {}  # records, by cell
+        self.states: dict[str, str] = {}  # by cell
+        self.counts: Counter[str] = Counter()  # of cells, by state
+        self.tasks: set[tuple[object, ...]] = set()  # that were ever started
+        self.records = metrics.Counter("tta_bench_records", "records from workers", ("status",))
+        self.cells = metrics.Gauge("tta_bench_cells", "cells of this run that were started", ("state",))
+        self.seconds = metrics.Histogram(
+            "tta_bench_seconds_per_pass", "seconds of one image's forward or backward pass", PASS_SECONDS
+        )
+        self.restarts = metrics.Counter("tta_bench_restarts", "tasks that were started again")
+        self.workers = metrics.Gauge("tta_bench_busy_workers", "workers that compute", ("node",))
+        self.nodes: set[str] = set()
+
+    def started(self, task: Task) -> list[Start]:
+        known = (tuple(each.key for each in task.cells), task.segments)
+        if known in self.tasks:
+            self.restarts.inc()
+        self.tasks.add(known)
+        starts = self.recorder.started(task)
+        for each, start in zip(task.cells, starts, strict=True):
+            if self.states.get(each.key) != "running":
+                finished = sum(len(each.recorded_with(i)) for i in start.finished)
+                self.left[each.key] = each.cell.records_expected - finished
+                self._now(each.key, "running")
+        return starts
+
+    def working(self, workers: Sequence[WorkerActivity]) -> None:
+        busy = Counter(worker.node for worker in workers)
+        self.nodes |= busy.keys()
+        for node in self.nodes:
+            self.workers.set(busy[node], {"node": node})
+        self.recorder.working(workers)
+
+    def delivered(self, delivery: Delivery) -> None:
+        for record in delivery.records:
+            status = record["status"]
+            self.records.inc(1, {"status": status})
+            self.left[delivery.key] -= status == "ok"
+            if status != "ok" or self.left[delivery.key] == 0:
+                self._now(delivery.key, "done" if status == "ok" else status)
+            passes = record.get("forward_images", 0) + record.get("backward_images", 0)
+            if passes and "repeats" not in record:
+                self.seconds.observe(record["seconds"] / passes)
+        self.recorder.delivered(delivery)
+
+    def _now(self, key: str, state: str) -> None:
+        """A cell has a new state."""
+        before = self.states.get(key)
+        self.states[key] = state
+        self.counts.update([state])
+        self.counts.subtract([before] if before else [])
+        for each in filter(None, (before, state)):
+            self.cells.set(self.counts[each], {"state": each})
