@@ -6,8 +6,7 @@ BIN := $(VENV)/bin
 .PHONY: run test test-slow docs bench soak smoke mutants install install-test install-docs clean
 
 run: install
-	$(BIN)/tta-bench run benchmark.yaml
-	$(BIN)/tta-bench table
+	$(BIN)/tta-bench run benchmark.yaml --tables
 
 test: install-test
 	$(BIN)/ruff check .

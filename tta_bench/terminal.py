@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import unicodedata
 
@@ -23,6 +24,11 @@ def printable(text: str, keep: str = "") -> str:
 def say(text: object, error: bool = False) -> None:
     """Print a text of any number of lines, to standard output or to standard error."""
     print(printable(str(text), LINES), file=sys.stderr if error else sys.stdout, flush=error)
+
+
+def terminal_width() -> int | None:
+    """The width of the terminal behind standard output; None for a file or a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def spell(seconds: float) -> str:

@@ -12,7 +12,9 @@ from tta_bench.cli import options
 from tta_bench.cli.app import app
 from tta_bench.cli.output import show, tell
 from tta_bench.execution.interrupt import Stopped
-from tta_bench.terminal import say
+from tta_bench.terminal import say, terminal_width
+
+WIDTH_OF_A_FILE = 120  # characters in a line of tables that are not printed on a terminal
 
 
 @app.command()
@@ -38,6 +40,10 @@ def run(
         ),
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="do not print progress")] = False,
+    tables: Annotated[
+        bool,
+        typer.Option("--tables", help="print accuracy by round and cost at the end, and next steps"),
+    ] = False,
 ) -> None:
     """Run the cells of FILE that have no result yet. An interrupted run continues where it stopped."""
     from tta_bench.commands import run as running
@@ -62,10 +68,27 @@ def run(
     except Stopped as stopped:
         tell("Stopped. All records are kept; run the same command again to continue.", quiet)
         raise typer.Exit(stopped.exit_code) from None
+    if tables:
+        width = terminal_width() or WIDTH_OF_A_FILE
+        say("\n".join(ended.results.table(layout).to_text(width) for layout in ("long-term", "cost")))
     tell(ended, quiet)
+    if tables:
+        tell(_next_steps(results), quiet)
     if ended.failed:
         tell("Some cells failed. `tta-bench status` shows why; `--overwrite failed` runs them again.", quiet)
         raise typer.Exit(1)
+
+
+def _next_steps(results: Path) -> str:
+    """Three commands to go on with."""
+    folder = "" if results == Path("results") else f" --results {results}"
+    steps = {
+        f"tta-bench report{folder}": "the same with charts, as one HTML file",
+        f"tta-bench table --format latex{folder}": "the tables for a paper",
+        "tta-bench new method my-method": "a method of your own; docs/first-method.md explains it",
+    }
+    longest = max(map(len, steps))
+    return "\n".join(["Next:", *(f"  {command:{longest}}  # {what}" for command, what in steps.items())])
 
 
 @app.command()

@@ -10,7 +10,7 @@ import typer
 from tta_bench.cli.app import app
 from tta_bench.cli.options import AllowMixed, AsJson, Device, Name, Names, Override, Planned, Results, Round
 from tta_bench.cli.output import show, tell_notes
-from tta_bench.terminal import say
+from tta_bench.terminal import say, terminal_width
 
 if TYPE_CHECKING:
     from tta_bench.commands.results import Tables
@@ -67,7 +67,8 @@ def table(
         options = [("per-corruption", round), ("long-term", None), ("cost", round)]
     shared = {"allow_mixed": allow_mixed, "parameter": parameter, "reference": reference}
     built = [loaded.table(each, round=at, **shared) for each, at in options]
-    texts = [each.render(format).rstrip("\n") for each in built]
+    width = terminal_width() if format in ("text", "txt") else None
+    texts = [(each.render(format) if width is None else each.to_text(width)).rstrip("\n") for each in built]
     as_list = format == "json" and layout == "all"
     say("[" + ",\n".join(texts) + "]" if as_list else "\n\n".join(texts))
 

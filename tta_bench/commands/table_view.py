@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from tta_bench.tables.render import render
+from tta_bench.tables.render.fitting import to_text_within
 from tta_bench.tables.table import Row, Table
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ class TableView:
     def render(self, format: str) -> str:
         """The table in a format of `tta-bench table --format`."""
         return render(self.table, format)
+
+    def to_text(self, width: int | None = None) -> str:
+        """The table for a terminal; lines longer than `width` lose rounds and spreads, or go on below."""
+        return render(self.table, "text") if width is None else to_text_within(self.table, width)
 
     def to_latex(self) -> str:
         """The table for a paper."""

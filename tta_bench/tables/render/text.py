@@ -37,17 +37,31 @@ def to_markdown(table: Table) -> str:
 
 def to_text(table: Table) -> str:
     """The table for a terminal: the best and its ties with a star, published numbers in brackets."""
+    return "\n".join([caption(table), "", body(table), "", *foot(table)]).rstrip() + "\n"
+
+
+def caption(table: Table) -> str:
+    """The caption for a terminal, with its footnote marks."""
+    return printable(table.caption) + TERMINAL.mark(table.marks)
+
+
+def body(table: Table, narrow: bool = False) -> str:
+    """Header and rows for a terminal; `narrow` puts every word of a header on a line of its own."""
     rows: list[list[str] | str] = []
     for group in _groups(table, printable, TERMINAL):
         rows += [SEPARATING_LINE, *group] if rows else group
     align = ["left", "left", *["right"] * len(table.columns)]
     header = _header(table, printable, "\n")
-    body = tabulate(rows, header, tablefmt="simple", disable_numparse=True, colalign=align)
+    if narrow:
+        header = ["\n".join(name.split()) for name in header]
+    return tabulate(rows, header, tablefmt="simple", disable_numparse=True, colalign=align)
+
+
+def foot(table: Table) -> list[str]:
+    """Footnotes and notes for a terminal, one a line."""
     best = any(entry.best for _, row in table.rows for entry in row.entries)
     legend = ["* before a number: the best of its group, or tied with it."] if best else []
-    foot = [*TERMINAL.foot(table, printable), *legend]
-    caption = printable(table.caption) + TERMINAL.mark(table.marks)
-    return "\n".join([caption, "", body, "", *foot]).rstrip() + "\n"
+    return [*TERMINAL.foot(table, printable), *legend]
 
 
 def _escape(text: str) -> str:
