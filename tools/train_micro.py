@@ -1,16 +1,20 @@
-"""Train one embedded network on all 50 000 CIFAR-10 training images, on the CPU.
+"""Train one embedded network on CIFAR-10's training images, on the CPU.
 
     python tools/train_micro.py resnet --cifar10 package --epochs 30 --output resnet-micro.safetensors
     python tools/train_micro.py vit --teacher resnet-micro.safetensors …
 
-One-cycle schedule, pad-crop, flip and cutout; with --teacher, the loss is the mean of cross-entropy and the
-divergence from the teacher's softened prediction (Hinton et al., 2015). Test accuracy is printed, never used.
+Shift and flip, and cutout if asked for. The learning rate rises linearly and then falls linearly to zero:
+over --epochs, or over --minutes of wall time, which end on time on a shared machine. With --teacher, the loss
+is a mean of cross-entropy and the divergence from the teacher's softened prediction (Hinton et al., 2015).
+--hold-out N keeps the last N training images for choices. The accuracy on the test images is printed once,
+at the end.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +28,9 @@ from torch import Tensor, nn
 from tta_bench.models import micro
 
 MEAN, STD = 0.5, 0.5
-# lr, weight decay; SGD for the ResNet, AdamW for the others
+# lr, weight decay; SGD for the ResNet, AdamW or Muon for the others
 RECIPES = {"resnet": (0.4, 5e-4), "vit": (2e-3, 0.05), "vim": (3e-3, 0.05)}
+Images = tuple[Tensor, Tensor]
 
 
 def to_tensor(images: np.ndarray) -> Tensor:
@@ -73,15 +78,46 @@ def accuracy(net: nn.Module, images: Tensor, labels: Tensor) -> float:
     return 100 * sum(hits) / len(images)
 
 
-def optimizer_for(name: str, net: nn.Module) -> torch.optim.Optimizer:
-    lr, decay = RECIPES[name]
+def optimizers_for(args: argparse.Namespace, net: nn.Module) -> list[torch.optim.Optimizer]:
+    """The optimizers that together update all parameters; Muon takes the matrices inside the blocks only."""
+    lr, decay = args.lr or RECIPES[args.model][0], RECIPES[args.model][1]
+    named = dict(net.named_parameters())
+    hidden = [n for n, p in named.items() if args.muon and p.ndim == 2 and ("blocks" in n or "proj" in n)]
+    others = [n for n in named if n not in hidden]
     groups = [
-        {"params": [p for p in net.parameters() if p.ndim > 1], "weight_decay": decay},
-        {"params": [p for p in net.parameters() if p.ndim <= 1], "weight_decay": 0.0},
+        {"params": [named[n] for n in others if named[n].ndim > 1], "weight_decay": decay},
+        {"params": [named[n] for n in others if named[n].ndim <= 1], "weight_decay": 0.0},
     ]
-    if name == "resnet":
-        return torch.optim.SGD(groups, lr, momentum=0.9, nesterov=True)
-    return torch.optim.AdamW(groups, lr)
+    if args.model == "resnet":
+        return [torch.optim.SGD(groups, lr, momentum=0.9, nesterov=True)]
+    rest: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups, lr)]
+    if hidden:
+        matrices = [named[n] for n in hidden]
+        rest.append(torch.optim.Muon(matrices, lr, weight_decay=decay, adjust_lr_fn="match_rms_adamw"))
+    return rest
+
+
+class RateSchedule:
+    """Linear warm-up and linear decay to zero over the steps or the minutes of a run."""
+
+    def __init__(self, args: argparse.Namespace, optimizers: list[torch.optim.Optimizer], steps: int) -> None:
+        self.minutes, self.steps, self.warmup = args.minutes, steps, args.warmup
+        self.groups = [(g, g["lr"]) for o in optimizers for g in o.param_groups]
+        self.start, self.step = time.time(), 0
+
+    def progress(self) -> float:
+        if self.minutes:
+            return (time.time() - self.start) / (60 * self.minutes)
+        return self.step / self.steps
+
+    def advance(self) -> bool:
+        """Set the learning rates of the next step; False when the run is over."""
+        done = self.progress()
+        factor = min(done / self.warmup, (1 - done) / (1 - self.warmup))
+        for group, peak in self.groups:
+            group["lr"] = peak * max(factor, 1e-3)
+        self.step += 1
+        return done < 1
 
 
 def load_teacher(path: Path | None) -> nn.Module | None:
@@ -92,60 +128,100 @@ def load_teacher(path: Path | None) -> nn.Module | None:
     return teacher
 
 
-def train(args: argparse.Namespace) -> None:
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(args.seed)
-    rng = torch.Generator().manual_seed(args.seed)
-    images, labels = (
-        f(a) for f, a in zip((to_tensor, torch.from_numpy), load_train(args.cifar10), strict=True)
-    )
-    test_images, test_labels = load_test(args.cifar10)
-    test = to_tensor(test_images), torch.from_numpy(test_labels)
+@torch.no_grad()
+def soft_targets(teacher: nn.Module | None, x: Tensor) -> Tensor | None:
+    if teacher is None:
+        return None
+    with torch.autocast("cpu", torch.bfloat16):  # half the time; the student sees rounded logits
+        return teacher(x.contiguous(memory_format=torch.channels_last)).float()
+
+
+def build(args: argparse.Namespace) -> Any:
     net: Any = micro.BUILDERS[args.model]()
     if args.model == "resnet":
         net = net.to(memory_format=torch.channels_last)
     if args.init:
         net.load_state_dict(load_file(args.init))
-    if args.compile:
-        for block in net.layers if args.model == "vim" else net.blocks:
-            block.compile()  # in place: parameter names stay
-    teacher = load_teacher(args.teacher)
-    optimizer = optimizer_for(args.model, net)
-    steps = len(images) // args.batch_size
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer,
-        args.lr or RECIPES[args.model][0],
-        total_steps=args.epochs * steps,
-        pct_start=0.05 if args.init else 0.2,
-    )
-    for epoch in range(args.epochs):
-        start, total = time.time(), 0.0
-        net.train()
-        for index in torch.randperm(len(images), generator=rng).split(args.batch_size)[:steps]:
-            x = normalise(augment(images[index], rng, args.cutout))
-            soft = None
-            if teacher is not None:
-                with torch.no_grad():
-                    soft = teacher(x.contiguous(memory_format=torch.channels_last))
-            loss = loss_of(net(x), labels[index], soft)
+    return net
+
+
+def compiled(args: argparse.Namespace, net: Any) -> Any:
+    """The network as trained: with --compile a compiled view of the same parameters."""
+    if not args.compile:
+        return net
+    if args.model == "vit":
+        return torch.compile(net)
+    for block in net.layers:
+        block.compile()  # in place: parameter names stay
+    return net
+
+
+def train(args: argparse.Namespace) -> None:
+    """Train, save the weights after every epoch, and print the accuracies."""
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(args.seed)
+    images, labels = tensors(load_train(args.cifar10))
+    kept = len(images) - args.hold_out
+    net, teacher = build(args), load_teacher(args.teacher)
+    optimizers = optimizers_for(args, net)
+    schedule = RateSchedule(args, optimizers, args.epochs * (kept // args.batch_size))
+    trainer = Trainer(args, net, teacher, optimizers, schedule)
+    epoch, running = 0, True
+    while running and (args.minutes or epoch < args.epochs):
+        start, epoch = time.time(), epoch + 1
+        running, loss = trainer.epoch(images[:kept], labels[:kept])
+        shown = f" held out {accuracy(net, images[kept:], labels[kept:]):.2f} %," if args.hold_out else ""
+        done, seconds = 100 * schedule.progress(), time.time() - start
+        print(f"epoch {epoch}: loss {loss:.3f},{shown} {seconds:.0f} s, {done:.0f} % done", flush=True)
+        save(net, args.output, epoch)
+    print(f"{schedule.step} steps: test {accuracy(net, *tensors(load_test(args.cifar10))):.2f} %", flush=True)
+
+
+def tensors(split: tuple[np.ndarray, np.ndarray]) -> Images:
+    return to_tensor(split[0]), torch.from_numpy(split[1])
+
+
+@dataclass
+class Trainer:
+    """A network with what updates it."""
+
+    args: argparse.Namespace
+    net: Any
+    teacher: nn.Module | None
+    optimizers: list[torch.optim.Optimizer]
+    schedule: RateSchedule
+
+    def __post_init__(self) -> None:
+        self.rng = torch.Generator().manual_seed(self.args.seed)
+        self.fast = compiled(self.args, self.net)
+
+    def epoch(self, images: Tensor, labels: Tensor) -> tuple[bool, float]:
+        """Pass over all images once: whether the schedule goes on, and the mean loss."""
+        losses: list[float] = []
+        self.net.train()
+        size = self.args.batch_size
+        for index in torch.randperm(len(images), generator=self.rng).split(size)[: len(images) // size]:
+            if not self.schedule.advance():
+                return False, float(np.mean(losses or [np.nan]))
+            losses.append(self.step(images[index], labels[index]))
+        return True, float(np.mean(losses))
+
+    def step(self, images: Tensor, labels: Tensor) -> float:
+        """One update; returns the loss."""
+        x = normalise(augment(images, self.rng, self.args.cutout))
+        loss = loss_of(self.fast(x), labels, soft_targets(self.teacher, x))
+        for optimizer in self.optimizers:
             optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(net.parameters(), 1.0 if args.model != "resnet" else 5.0)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.net.parameters(), 1.0 if self.args.model != "resnet" else 5.0)
+        for optimizer in self.optimizers:
             optimizer.step()
-            schedule.step()
-            total += loss.item()
-        last = epoch == args.epochs - 1
-        shown = f" test {accuracy(net, *test):.2f} %" if last or epoch % 5 == 4 else ""
-        print(
-            f"epoch {epoch + 1}: loss {total / steps:.3f}{shown}, {time.time() - start:.0f} s",
-            flush=True,
-        )
-        state = {k: v.contiguous() for k, v in net.state_dict().items()}
-        save_file(
-            state,
-            args.output,
-            metadata={"trained_by": "tools/train_micro.py", "epochs": str(epoch + 1)},
-        )
+        return loss.item()
+
+
+def save(net: nn.Module, path: Path, epoch: int) -> None:
+    state = {name: value.contiguous() for name, value in net.state_dict().items()}
+    save_file(state, path, metadata={"trained_by": "tools/train_micro.py", "epochs": str(epoch)})
 
 
 def main() -> None:
@@ -154,14 +230,18 @@ def main() -> None:
     parser.add_argument("--cifar10", type=Path, required=True, help="folder of the unpacked sheets")
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--teacher", type=Path, help="a trained resnet-micro to distil from")
-    parser.add_argument("--init", type=Path, help="go on from these weights, with a short warm-up")
+    parser.add_argument("--init", type=Path, help="go on from these weights")
     parser.add_argument("--lr", type=float, help="peak learning rate; default: the model's own")
+    parser.add_argument("--muon", action="store_true", help="update the matrices inside the blocks by Muon")
     parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument(
+        "--minutes", type=float, help="length of the schedule in wall time, instead of epochs"
+    )
+    parser.add_argument("--warmup", type=float, default=0.05, help="share of the schedule with a rising rate")
+    parser.add_argument("--hold-out", type=int, default=0, help="training images kept for choices")
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--cutout", type=int, default=8, help="side of the grey square; 0: none")
-    parser.add_argument(
-        "--compile", action="store_true", help="compile vit and vim blocks (needs a C++ compiler)"
-    )
+    parser.add_argument("--compile", action="store_true", help="compile vit and vim (needs a C++ compiler)")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     train(parser.parse_args())

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from tests.tables.test_render import GOLDEN, table_of
+from tests.tables.test_render import GOLDEN, LAYOUTS, table_of
 from tta_bench.tables.build import build
-from tta_bench.tables.layouts import LAYOUTS
 from tta_bench.tables.render import render
 from tta_bench.tables.render.fitting import to_text_within
 from tta_bench.tables.table import Row, Table, printed
