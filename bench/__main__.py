@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from bench import compiled, harness, isolation, loading, passes
+from bench import compiled, engines, harness, isolation, loading, passes
 from bench.measure import Clock, Measure
 from tta_bench.cache import native_code
 from tta_bench.execution.process import keep_freed_memory
@@ -28,6 +28,7 @@ SECTIONS: dict[str, Callable[[Clock], Iterator[Measure]]] = {
     "workers": harness.workers,
     "isolation": isolation.isolation,
     "compiled": compiled.compiled,
+    "engines": engines.engines,
 }
 
 

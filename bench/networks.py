@@ -22,6 +22,7 @@ from tta_bench_quantizers.adalog.quantizer import AdaLog
 from tta_bench_quantizers.mqbench.quantizer import MqBench
 from tta_bench_quantizers.ptq4vit.quantizer import Ptq4Vit
 from tta_bench_quantizers.ptq4vm.quantizer import Ptq4Vm
+from tta_bench_quantizers.uniform import UniformQuantizer
 
 HALF = (0.5, 0.5, 0.5)
 CALIBRATION_IMAGES = 2
@@ -36,6 +37,7 @@ QUANTIZERS: dict[str, Quantizer] = {
     "AdaLog W4A4": AdaLog(bits="W4A4", rounds=1, rows=16),
     "MQBench W8A8": MqBench(bits="W8A8"),
     "PTQ4VM W8A8": Ptq4Vm(bits="W8A8"),
+    "uniform W8A8": UniformQuantizer(bits="W8A8", scale="minmax"),
 }
 
 
@@ -50,7 +52,7 @@ def floating(name: str) -> Model:
 def quantised(name: str, quantizer: str) -> Model:
     """A copy of the network, quantised by one of `QUANTIZERS`."""
     model = floating(name)
-    return QUANTIZERS[quantizer].install(model, _calibration(name, quantizer))
+    return QUANTIZERS[quantizer].install(model, rough_calibration(name, quantizer))
 
 
 def images(model: Model, count: int) -> Tensor:
@@ -68,7 +70,7 @@ def _deit_tiny() -> Model:
 
 
 @cache
-def _calibration(name: str, quantizer: str) -> Calibration:
+def rough_calibration(name: str, quantizer: str) -> Calibration:
     """The calibration of the first block for all blocks; unequal blocks are all calibrated."""
     model = floating(name)
     blocks, count = _blocks(model), len(model.blocks)

@@ -36,8 +36,8 @@ def forward(clock: Clock) -> Iterator[Measure]:
     """Quantised forward passes over FP32 ones."""
     for name, (batch, quantizers) in FORWARD.items():
         x = images(floating(name), batch)
-        runs = {"FP32": _pass(floating(name), x)}
-        runs |= {quantizer: _pass(quantised(name, quantizer), x) for quantizer in quantizers}
+        runs = {"FP32": forward_pass(floating(name), x)}
+        runs |= {quantizer: forward_pass(quantised(name, quantizer), x) for quantizer in quantizers}
         yield from ratios(f"forward, {name}, batch {batch}", race(runs, clock), "FP32", quantizers)
 
 
@@ -45,8 +45,10 @@ def steps(clock: Clock) -> Iterator[Measure]:
     """Adaptation steps of a quantised network over its FP32 forward pass; T3A over Source."""
     for name, (batch, quantizer, limit) in STEPS.items():
         x = images(floating(name), batch)
-        zoa, foa = (_step(quantised(name, quantizer), m, x, **p) for m, p in (("zoa", {}), ("foa", {"k": 2})))
-        runs = {"FP32": _pass(floating(name), x), "ZOA": zoa, "FOA K=2": foa}
+        zoa, foa = (
+            method_step(quantised(name, quantizer), m, x, **p) for m, p in (("zoa", {}), ("foa", {"k": 2}))
+        )
+        runs = {"FP32": forward_pass(floating(name), x), "ZOA": zoa, "FOA K=2": foa}
         yield from ratios(
             f"step, {name} {quantizer}, batch {batch}", race(runs, clock), "FP32", {"ZOA": limit}
         )
@@ -60,7 +62,7 @@ def _t3a(clock: Clock) -> Iterator[Measure]:
     method = _method(model, "t3a", x)
     for _ in range(200):  # 1000 classes × 20 supports are full long before random features fill them all
         method.step(torch.randn(200, model.head_weight.shape[1]))
-    runs = {"Source": _pass(model, x), "T3A": lambda: method.step(_features(model, x))}
+    runs = {"Source": forward_pass(model, x), "T3A": lambda: method.step(_features(model, x))}
     yield from ratios("step, vit-b, batch 16", race(runs, clock), "Source", {"T3A": "≤ 1.1"})
 
 
@@ -70,7 +72,7 @@ def scaling(clock: Clock) -> Iterator[Measure]:
     x = images(model, 128)
     section = "ZOA step, vit-micro PTQ4ViT W8A8"
     sizes = (16, 32, 64, 128)
-    runs = {f"batch {n}": _step(quantised("vit-micro", "PTQ4ViT W8A8"), "zoa", x[:n]) for n in sizes}
+    runs = {f"batch {n}": method_step(quantised("vit-micro", "PTQ4ViT W8A8"), "zoa", x[:n]) for n in sizes}
     times = race(runs, clock)
     for n in sizes:
         per_image = [seconds / n for seconds in times[f"batch {n}"]]
@@ -100,7 +102,8 @@ def _rounds(x: Tensor, clock: Clock, rounds: int = 10, domains: int = 15) -> Mea
     return Measure(section, "round 10 / round 2", medians[9] / medians[1], "×", "≤ 1.05")
 
 
-def _pass(model: Model, x: Tensor) -> Contestant:
+def forward_pass(model: Model, x: Tensor) -> Contestant:
+    """A pass without gradients."""
     return torch.no_grad()(lambda: model(x))
 
 
@@ -109,7 +112,8 @@ def _features(model: Model, x: Tensor) -> Tensor:
     return model.features(x)
 
 
-def _step(model: Model, name: str, x: Tensor, **parameters: object) -> Contestant:
+def method_step(model: Model, name: str, x: Tensor, **parameters: object) -> Contestant:
+    """A step of a method that is set up."""
     method = _method(model, name, x, **parameters)
     return partial(method.step, x)
 

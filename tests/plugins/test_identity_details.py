@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -52,16 +52,30 @@ def test_keys_hold_neither_code_nor_where_files_are(monkeypatch: pytest.MonkeyPa
     assert replace(plugin, params={"root": "/b", "size": 3}).digest == plugin.digest
 
 
-def test_an_added_field_is_left_out_of_keys_until_it_changes_something(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(registry, "load", lambda *_: SimpleNamespace(added={"engine": "simulated"}))
-    before = PluginIdentity("quantizers", "uniform", {"bits": "W8A8"})
-    same = replace(before, params={"bits": "W8A8", "engine": "simulated"})
-    other = replace(before, params={"bits": "W8A8", "engine": "torch-int8"})
-    assert same.key_facts == before.key_facts
-    assert other.key_facts["params"] == {"bits": "W8A8", "engine": "torch-int8"}
-    assert other.without("engine").digest == before.digest
+def test_an_added_field_is_left_out_until_it_changes_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin = SimpleNamespace(added={"engine": "simulated"})
+    monkeypatch.setattr(registry, "load", lambda *_: plugin)
+    monkeypatch.setattr(identity, "code_of", lambda *_: "c0de")
+    before = PluginIdentity("quantizers", "uniform", {"bits": "W8A8"}, "1", "", "c0de")
+
+    def of(engine: str) -> PluginIdentity:
+        return identity.identify("quantizers", "uniform", {"bits": "W8A8", "engine": engine}, "1", "")
+
+    assert of("simulated") == before
+    assert of("torch-int8").key_facts["params"] == {"bits": "W8A8", "engine": "torch-int8"}
+    assert of("torch-int8").without("engine").digest == before.digest
+
+
+def test_a_plugin_is_made_with_the_value_that_was_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Later:
+        added: ClassVar[dict[str, str]] = {"engine": "simulated"}
+
+        def __init__(self, engine: str = "another default") -> None:
+            self.engine = engine
+
+    monkeypatch.setattr(registry, "load", lambda *_: Later)
+    assert PluginIdentity("quantizers", "uniform", {}).make().engine == "simulated"
+    assert PluginIdentity("quantizers", "uniform", {"engine": "torch-int8"}).make().engine == "torch-int8"
 
 
 def test_the_digest_is_that_of_all_facts_in_any_order() -> None:

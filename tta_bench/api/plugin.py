@@ -20,7 +20,7 @@ class Plugin:
     version: ClassVar[str] = "1"
     paths: ClassVar[tuple[str, ...]] = ()  # fields that are paths on this machine, which are not part of keys
     # Fields that a later release has added, each with the value at which the plugin computes what it computed
-    # before. At that value, keys leave the field out, so that results of earlier releases keep theirs.
+    # before. At that value, identities leave the field out, so that results of earlier releases keep theirs.
     added: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
     def __init_subclass__(cls, **facts: Any) -> None:

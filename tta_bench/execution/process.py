@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+from contextlib import suppress
+from pathlib import Path
 
 import torch
 
@@ -46,3 +48,14 @@ def keep_freed_memory() -> bool:
     except (AttributeError, OSError, TypeError):  # another C library, or another system
         return False
     return bool(mallopt(M_MMAP_MAX, 0) and mallopt(M_TRIM_THRESHOLD, -1))
+
+
+def resident_bytes() -> int | None:
+    """Main memory of this process without freed blocks; None where it cannot be read."""
+    with suppress(AttributeError, OSError, TypeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):  # another system
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -31,22 +31,17 @@ class PluginIdentity:
 
     def make(self) -> Any:
         """An instance of the plugin."""
-        return registry.load(self.group, self.use)(**copy.deepcopy(self.params))
+        plugin = registry.load(self.group, self.use)
+        return plugin(**copy.deepcopy(dict(getattr(plugin, "added", {})) | self.params))
 
     @cached_property
     def key_facts(self) -> dict[str, Any]:
         """The facts in a cell's key: the content of files, but neither their paths nor the code.
 
         An edited comment changes the code but no number. Records hold `code`, so other code is noticed.
-        Fields of `Plugin.added` are left out at the value with which nothing has changed.
         """
-        plugin = registry.load(self.group, self.use)
-        where, added = getattr(plugin, "paths", ()), getattr(plugin, "added", {})
-        params = {
-            name: value
-            for name, value in self.params.items()
-            if name not in where and not (name in added and value == added[name])
-        }
+        where = getattr(registry.load(self.group, self.use), "paths", ())
+        params = {name: value for name, value in self.params.items() if name not in where}
         return asdict(self) | {"params": params, "code": None}
 
     def without(self, *fields: str) -> PluginIdentity:
@@ -62,7 +57,9 @@ class PluginIdentity:
 
 
 def identify(group: str, use: str, params: dict[str, Any], version: str, fingerprint: str) -> PluginIdentity:
-    """The identity of an installed plugin."""
+    """The identity of an installed plugin, without fields of `Plugin.added` that change nothing."""
+    added = getattr(registry.load(group, use), "added", {})
+    params = {name: v for name, v in params.items() if not (name in added and v == added[name])}
     return PluginIdentity(group, use, params, version, fingerprint, code_of(group, use))
 
 

@@ -57,7 +57,7 @@ def sessions_(model: Model) -> None:
 def session_sites(model: Model) -> list[str]:
     """The sites that the optimised graphs compute in integers."""
     modules = [module for module in model.net.modules() if isinstance(module, SessionModule)]
-    return [site for module in modules for site in module.session.integer_sites()]
+    return [site for module in modules for site in module.session.integer_sites]
 
 
 def _norms(block: nn.Module) -> Iterator[tuple[str, nn.Module]]:

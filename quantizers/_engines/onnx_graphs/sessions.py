@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +21,15 @@ INTEGER_OPERATORS = (
     "DynamicQuantizeMatMul",
 )
 QUIET = 3  # errors only
+PROVIDERS = ["CPUExecutionProvider"]
 
 
 class Session:
-    """An inference session and the file it was made from; copies of a network share it."""
+    """An inference session, and the sites that its optimised graph computes in integers; copies share it."""
 
     def __init__(self, content: bytes) -> None:
-        self.content = content
-        self.session = _started(content)
-        self.inputs = [each.name for each in self.session.get_inputs()]
+        self.integer_sites = _integer_sites(content)
+        self.session = onnxruntime.InferenceSession(content, _options(), providers=PROVIDERS)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Session:
         return self
@@ -39,27 +39,25 @@ class Session:
         (output,) = self.session.run(None, dict(feeds))
         return torch.from_numpy(output)
 
-    def integer_sites(self) -> Iterator[str]:
-        """The sites whose product the optimised graph computes in integers."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "optimised.onnx"
-            _started(self.content, path)
-            for node in onnx.load(str(path)).graph.node:
-                if node.op_type in INTEGER_OPERATORS:
-                    yield node.name
+
+def _integer_sites(content: bytes) -> list[str]:
+    """The nodes of the optimised graph that multiply integers; a session that writes it keeps more memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        options, path = _options(), str(Path(folder) / "optimised.onnx")
+        options.optimized_model_filepath = path
+        onnxruntime.InferenceSession(content, options, providers=PROVIDERS)
+        nodes = onnx.load(path).graph.node
+        return [node.name for node in nodes if node.op_type in INTEGER_OPERATORS]
 
 
-def _started(content: bytes, optimised: Path | None = None) -> onnxruntime.InferenceSession:
-    """A session on the CPU with as many threads as PyTorch; memory is freed after every pass."""
+def _options() -> onnxruntime.SessionOptions:
+    """As many threads as PyTorch; no memory is kept between passes, as each block would keep its own."""
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
-    options.inter_op_num_threads = 1
-    options.enable_cpu_mem_arena = options.enable_mem_pattern = False  # one arena for each block would add up
+    options.intra_op_num_threads, options.inter_op_num_threads = torch.get_num_threads(), 1
+    options.enable_cpu_mem_arena = options.enable_mem_pattern = False
     options.log_severity_level = QUIET
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    if optimised is not None:
-        options.optimized_model_filepath = str(optimised)
-    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    return options
 
 
 class SessionModule(nn.Module):
