@@ -65,7 +65,8 @@ def from_latex(text: str, _: Table) -> list[list[str]]:
 def from_markdown(text: str, _: Table) -> list[list[str]]:
     rows = [line for line in text.splitlines() if line.startswith("|")][2:]
     cells = [re.split(r"(?<!\\)\|", row)[3:-1] for row in rows]
-    return [[re.sub(r"\*\*|–.*| (±|\\\[|\[) ?.*", "", c).strip() for c in row] for row in cells]
+    drop = r"\*\*|–.*| (±|\\\[|\[) ?.*|[⁰¹²³⁴⁵⁶⁷⁸⁹·]+\s*$"
+    return [[re.sub(drop, "", c).strip() for c in row] for row in cells]
 
 
 def from_html(text: str, _: Table) -> list[list[str]]:

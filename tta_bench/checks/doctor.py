@@ -91,7 +91,7 @@ def installed(package: str) -> str:
 def plugins() -> Iterator[Finding]:
     """Plugins that cannot be imported; a broken third-party plugin breaks only its own cells."""
     count = 0
-    for group in registry.GROUPS:
+    for group in registry.LISTED:
         for name in registry.names(group):
             count += 1
             try:

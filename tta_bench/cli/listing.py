@@ -15,6 +15,7 @@ FACTS = {
     "models": ("family", "input_size", "num_classes", "version"),
     "data": ("input_size", "num_classes", "version"),
     "corruptions": (),
+    "layouts": (),
     "streams": ("uses_labels", "resamples", "version"),
 }
 LABELS = {"passes": "#FP/#BP", "min_batch_size": "min batch"}
@@ -22,10 +23,10 @@ LABELS = {"passes": "#FP/#BP", "min_batch_size": "min batch"}
 
 def describe(group: str | None, long: bool) -> Description:
     """The plugins of a group, or of all groups; `long` imports each and shows its properties or its error."""
-    if group is not None and group not in registry.GROUPS:
-        hint = suggest(group, list(registry.GROUPS))
+    if group is not None and group not in registry.LISTED:
+        hint = suggest(group, list(registry.LISTED))
         raise UserError(f'list: unknown group "{group}". {hint}')
-    groups = [group] if group else list(registry.GROUPS)
+    groups = [group] if group else list(registry.LISTED)
     if not long:
         data: dict[str, Any] = {g: registry.names(g) for g in groups}
         width = max(map(len, groups))
@@ -55,7 +56,7 @@ def _facts(group: str, name: str) -> dict[str, Any]:
     row: dict[str, Any] = {"name": name}
     try:
         plugin = registry.load(group, name)
-        parameters = [] if group == "corruptions" else describe_fields(plugin)
+        parameters = [] if group in ("corruptions", "layouts") else describe_fields(plugin)
     except (registry.UnknownPlugin, TypeError) as error:
         unknown = {LABELS.get(fact, fact): "" for fact in FACTS[group]}
         return row | unknown | {"what": f"BROKEN: {error}", "from": "", "parameters": []}

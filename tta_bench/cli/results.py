@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tta_bench.cli.app import app
 from tta_bench.cli.options import AllowMixed, AsJson, Device, Name, Names, Override, Planned, Results, Round
 from tta_bench.cli.output import show, tell_notes
+from tta_bench.files import write_errors
 from tta_bench.terminal import say, terminal_width
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ def table(
         str,
         typer.Option(
             help="per-corruption, long-term, cost, pairs, gap, ablation, sweep, bank, datasets, "
-            "reset-vs-continual; "
-            "all (the first three)"
+            "reset-vs-continual, or one of another package (`tta-bench list layouts`); "
+            "all (the first three); tidy (one row for each cell, round and domain, as csv, json or parquet)"
         ),
     ] = "all",
     format: Annotated[
@@ -53,6 +54,15 @@ def table(
     reference: Annotated[
         str | None, typer.Option(help="add published rows in italics, e.g. zoa-mm25")
     ] = None,
+    further: Annotated[
+        str | None,
+        typer.Option(
+            "--columns",
+            help="columns to add, separated by commas: ms_per_image, throughput, ece, top5, class_accuracy, "
+            "worst_domain, forgetting; an empty text: none. Default: those of the layout",
+        ),
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="file to write; default: print")] = None,
     plan: Planned = None,
     override: Override = None,
     allow_mixed: AllowMixed = False,
@@ -61,16 +71,28 @@ def table(
     ] = False,
 ) -> None:
     """Print the tables of a results folder, or with --plan FILE what is known of them before a run."""
+    from tta_bench.tables.tidy_export import LAYOUT, export
+
     loaded = _tables(results, name, plan, override, earlier)
     options: list[tuple[str, int | None]] = [(layout, round)]
     if layout == "all":  # a run over rounds has no round of its own
         options = [("per-corruption", round), ("long-term", None), ("cost", round)]
-    shared = {"allow_mixed": allow_mixed, "parameter": parameter, "reference": reference}
+    if layout == LAYOUT:
+        text = export(loaded.frame, "csv" if format == "text" else format, output)
+        say(text or output)
+        return
+    shared: dict[str, Any] = {"allow_mixed": allow_mixed, "parameter": parameter, "reference": reference}
+    if further is not None:
+        shared["columns"] = [each.strip() for each in further.split(",") if each.strip()]
     built = [loaded.table(each, round=at, **shared) for each, at in options]
-    width = terminal_width() if format in ("text", "txt") else None
+    width = terminal_width() if format in ("text", "txt") and output is None else None
     texts = [(each.render(format) if width is None else each.to_text(width)).rstrip("\n") for each in built]
     as_list = format == "json" and layout == "all"
-    say("[" + ",\n".join(texts) + "]" if as_list else "\n\n".join(texts))
+    text = "[" + ",\n".join(texts) + "]" if as_list else "\n\n".join(texts)
+    if output is not None:
+        with write_errors(output, "Choose another --output."):
+            output.write_text(text + "\n", encoding="utf-8")
+    say(text if output is None else output)
 
 
 @app.command()

@@ -16,6 +16,7 @@ from tta_bench.tables.assembly.published import PublishedRows, reference_note
 from tta_bench.tables.assembly.ranking import compared, complete_evidence, ties
 from tta_bench.tables.assembly.rows import GroupId
 from tta_bench.tables.assembly.star import star
+from tta_bench.tables.further import with_further
 from tta_bench.tables.layout import LayoutInput, Options, TableSpec
 from tta_bench.tables.reference import load
 from tta_bench.tables.table import Row, RowGroup, Table, TableError
@@ -61,8 +62,9 @@ class Assembly:
 
     def __init__(self, given: LayoutInput, spec: TableSpec) -> None:
         self.asked, self.layout, self.spec = given.options, given.layout, spec
-        self.pivot = Pivot(spec.given or given, spec.columns)
-        self.columns = [Entries(self.pivot, column) for column in spec.columns]
+        columns = tuple(with_further(given, spec))
+        self.pivot = Pivot(spec.given or given, columns)
+        self.columns = [Entries(self.pivot, column) for column in columns]
         self.footnotes = Footnotes()
 
     def tied(self, key: str) -> list[list[int] | None]:
@@ -78,12 +80,12 @@ class Assembly:
         marks = self.footnotes.mark(f"mixed on request: {mixed}" if mixed else "")
         published = None if reference is None else PublishedRows(reference, self.layout, self.columns)
         groups = tuple(self._groups(published))
-        notes = table_notes(self.pivot, spec.columns, groups)
+        notes = table_notes(self.pivot, [each.spec for each in self.columns], groups)
         return Table(
             layout=self.layout,
             label=f"tab:{self.layout}" if asked.label is None else asked.label,
             caption=f"{spec.caption} {self._stream()}" if asked.caption is None else asked.caption,
-            columns=tuple(each.column for each in spec.columns),
+            columns=tuple(each.spec.column for each in self.columns),
             groups=groups,
             footnotes=tuple(self.footnotes.numbers),
             notes=(*notes, *spec.notes, *reference_note(reference, groups)),

@@ -190,8 +190,8 @@ class TableSpec:
     columns: tuple[ColumnSpec, ...]
     notes: tuple[str, ...] = ()
     given: LayoutInput | None = None  # with facets, where a row has cells of several facets
-    further: Sequence[str] = ()  # columns that are added by name unless others are chosen
-    further_round: int | Literal["all"] | None = None  # that these are about; None: the table has none
+    further: Sequence[str] = ()  # columns of `further.FURTHER` to add unless the user chooses others
+    shown: Slots | None = None  # what these are about; None: the layout takes no further columns
 
 
 Layout = Callable[[LayoutInput], TableSpec]

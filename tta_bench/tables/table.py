@@ -8,7 +8,8 @@ from typing import Literal
 
 from tta_bench.errors import UserError
 
-Kind = Literal["accuracy", "count", "memory", "flag", "rank", "difference"]
+# A "score" is a percentage without interval and rank.
+Kind = Literal["accuracy", "score", "count", "memory", "time", "flag", "rank", "difference"]
 
 
 class TableError(UserError, ValueError):
@@ -95,7 +96,7 @@ class Table:
 
 def printed(value: float, kind: Kind) -> str:
     """A number as all formats for readers print it."""
-    if kind == "accuracy":
+    if kind in ("accuracy", "score"):
         return f"{value:.1f}"
     if kind == "difference":
         return f"{value:+.2f}".replace("-", "−")
@@ -103,7 +104,7 @@ def printed(value: float, kind: Kind) -> str:
         return f"{value:.0f}"
     if kind == "count":
         return f"{value:.1f}".removesuffix(".0")
-    # Memory ranges from kilobytes to gigabytes: about three significant digits.
+    # Memory and time range over orders of magnitude: about three significant digits.
     decimals = 0 if value >= 100 else 1 if value >= 10 else 2
     return f"{value:,.{decimals}f}"
 

@@ -74,7 +74,7 @@ class Pivot:
         ok = records[records["ok"]].drop(columns="ok")
         seed = np.searchsorted(self.seeds, self.cells["seed"])
         facet = self.cells["facet"].to_numpy()
-        ok = ok.assign(seed=seed[ok["cell"]])
+        ok = ok.assign(seed=seed[ok["cell"]], threads=self.cells["threads"].to_numpy()[ok["cell"]])
         if any(self.cells["facet"] != ""):
             ok = ok.assign(facet=facet[ok["cell"]])
         order = np.lexsort([ok["slot"], ok["seed"], ok["row"]])

@@ -29,14 +29,14 @@ class GroupId(NamedTuple):
     stream: str = ""  # severity or batch size, if the benchmark has several
 
 
-class RowKey(NamedTuple):
+class RowPlace(NamedTuple):
     """The key of a row in its table."""
 
     group: GroupId
     id: RowId
 
 
-def with_rows(given: LayoutInput) -> tuple[LayoutInput, list[RowKey]]:
+def with_rows(given: LayoutInput) -> tuple[LayoutInput, list[RowPlace]]:
     """The input with the number of its row in each cell, and the rows."""
     cells = given.cells
     versions, differing = mixed_versions(cells), row_differences(cells)
@@ -47,22 +47,22 @@ def with_rows(given: LayoutInput) -> tuple[LayoutInput, list[RowKey]]:
         own, version, names = place[len(GROUP) : -1], place[-1], differing.get(place[:-1])
         settings = named_facts(dict(cells.loc[number]), names) if names else ""
         row = RowId(own[0], own[1], own[2], version if own[0] in versions else "", settings)
-        keys.append(RowKey(GroupId(*place[: len(GROUP)]), row))
+        keys.append(RowPlace(GroupId(*place[: len(GROUP)]), row))
     rows = _ordered(cells, keys)
     position = {key: i for i, key in enumerate(rows)}
     return replace(given, cells=cells.assign(row=[position[key] for key in keys])), rows
 
 
-def _ordered(cells: DataFrame, keys: list[RowKey]) -> list[RowKey]:
+def _ordered(cells: DataFrame, keys: list[RowPlace]) -> list[RowPlace]:
     """Rows in the order of the YAML, then by name."""
     orders = cells[["model_order", "quantizer_order", "method_order"]].to_numpy(int)
     models: dict[GroupId, tuple[int, int]] = {}
-    methods: dict[RowKey, int] = {}
+    methods: dict[RowPlace, int] = {}
     for key, (model, quantizer, method) in zip(keys, orders.tolist(), strict=True):
         models[key.group] = min(models.get(key.group, (model, quantizer)), (model, quantizer))
         methods[key] = min(methods.get(key, method), method)
 
-    def place(key: RowKey) -> tuple:
+    def place(key: RowPlace) -> tuple:
         group = key.group
         bits, stream = tuple(-number for number in _numbers(group.bits)), _numbers(group.stream)
         return models[group], group.model, bits, stream, group, methods[key], key.id
@@ -75,7 +75,7 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", text)))
 
 
-def refuse_doubles(given: LayoutInput, rows: list[RowKey]) -> None:
+def refuse_doubles(given: LayoutInput, rows: list[RowPlace]) -> None:
     """Raise an error if a row has two cells of one seed, as their mean would look like a mean over seeds."""
     cells, records = given.cells, given.records
     groups: Any = cells.groupby(["row", "facet", "seed"])["key"]
@@ -91,7 +91,7 @@ def refuse_doubles(given: LayoutInput, rows: list[RowKey]) -> None:
         _double(given.layout, rows[cells["row"][cell]], f"{len(found)} records of cell {key} at {place}")
 
 
-def _double(layout: str, row: RowKey, problem: str) -> None:
+def _double(layout: str, row: RowPlace, problem: str) -> None:
     raise TableError(
         f"table {layout}: {' '.join(part for part in (*row.group, *row.id) if part)}",
         problem,

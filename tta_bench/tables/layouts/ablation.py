@@ -38,6 +38,7 @@ def lay_out(given: LayoutInput) -> TableSpec:
             *((LEGEND,) if has_parts else ()),
             *given.clean_note,
         ),
+        shown=given.average(last),
     )
 
 

@@ -33,4 +33,6 @@ def lay_out(given: LayoutInput) -> TableSpec:
             *(memory(key, name) for key, name in names.items()),
         ),
         notes=(PASSES, counted, PACKED, *((MEASURED,) if measured else ()), *here.clean_note),
+        further=("ms_per_image", "ece"),
+        shown=score.needs,
     )

@@ -18,4 +18,5 @@ def lay_out(given: LayoutInput) -> TableSpec:
             rank_of("average"),
         ),
         notes=("#FP: forward passes per image, counted.", *given.clean_note),
+        shown=given.averaged,
     )

@@ -21,6 +21,7 @@ def lay_out(given: LayoutInput) -> TableSpec:
         caption=f"Accuracy (%) per corruption at round {round_}{given.severity}.",
         columns=(*given.backprop(), *(_spec(name, round_) for name in names), average),
         notes=here.clean_note,
+        shown=average.needs,
     )
 
 
