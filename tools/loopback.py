@@ -22,14 +22,16 @@ QUIET = subprocess.DEVNULL
 class Cluster:
     """Two nodes with one core each: two `ray start` processes with their own loopback address and session."""
 
-    def __init__(self, folder: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, settings: dict[str, str] | None = None, dashboard: bool = False) -> None:
         self.address = f"{HEAD}:{_free_port()}"
         token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(16)}
         priority = {"RAY_worker_niceness": "0"}  # by default all other processes come first
         self.environment = os.environ | token | priority | (settings or {})
         port = self.address.rpartition(":")[2]
-        head = ("--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={folder}")
-        self.head = self._start(HEAD, *head)
+        self.dashboard = f"http://{HEAD}:{int(port) + 1000}"
+        shown = (f"--dashboard-host={HEAD}", f"--dashboard-port={int(port) + 1000}")
+        head = ("--head", f"--port={port}", f"--include-dashboard={dashboard}", f"--temp-dir={folder}")
+        self.head = self._start(HEAD, *head, *(shown if dashboard else ()))
         wait_for(lambda: socket.socket().connect_ex((HEAD, int(port))) == 0)
         self.more: list[subprocess.Popen[bytes]] = []
         self.restart_other()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 try:
-    from tta_bench.cli import grids, plugins, results  # each adds its commands to the app
+    from tta_bench.cli import cluster, grids, plugins, results  # each adds its commands to the app
     from tta_bench.cli.app import app
     from tta_bench.errors import UserError
     from tta_bench.execution.interrupt import Stop, Stopped
@@ -13,7 +13,7 @@ try:
 except KeyboardInterrupt:  # Ctrl-C while the program itself is being imported
     sys.exit(130)
 
-__all__ = ["app", "grids", "main", "plugins", "results"]
+__all__ = ["app", "cluster", "grids", "main", "plugins", "results"]
 
 
 def main() -> None:

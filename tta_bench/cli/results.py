@@ -158,11 +158,20 @@ def status(
     watch: Annotated[
         bool, typer.Option("--watch", help="live view until all cells have ended, or Ctrl-C")
     ] = False,
+    ray_address: Annotated[
+        str | None,
+        typer.Option(help="address of a cluster's dashboard: show the run that `submit` has started there"),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the progress of the cells of a results folder, and why any failed."""
     from tta_bench.commands import results as reading
 
+    if ray_address is not None:
+        from tta_bench.cli.cluster import show_submitted
+
+        show_submitted(ray_address, name, as_json)
+        return
     found = reading.results(results, name)
     if watch:
         from rich.console import Console

@@ -1,0 +1,108 @@
+"""Commands on a cluster: submit a run, and fetch its results."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tta_bench.cli import options
+from tta_bench.cli.app import app
+from tta_bench.cli.output import show
+from tta_bench.errors import UserError
+from tta_bench.files import NAME, plain_name
+from tta_bench.terminal import say
+
+Dashboard = Annotated[
+    str, typer.Option("--ray-address", help="address of the cluster's dashboard, e.g. http://head:8265")
+]
+HOME = "$HOME/tta-bench-results"  # the shell of the head node replaces $HOME
+
+
+@app.command()
+def submit(
+    file: options.File,
+    ray_address: Dashboard,
+    results: Annotated[
+        str, typer.Option("--results", help="folder for the results on the head node, an absolute path")
+    ] = HOME,
+    workers: options.Workers = None,
+    device: options.Device = None,
+    only: options.Only = None,
+    limit: options.Limit = None,
+    override: options.Override = None,
+    micro: options.Micro = False,
+    overwrite: Annotated[
+        str, typer.Option(help="which cells to compute again: missing (none), failed or all")
+    ] = "missing",
+) -> None:
+    """Run FILE on a cluster as a Ray job, which goes on when this machine is switched off.
+
+    The same command continues a run that was stopped. Paths in FILE are those of the cluster's nodes.
+    """
+    from tta_bench import config
+    from tta_bench.execution.ray.submission import ClusterJobs
+
+    if not results.startswith(("/", "$HOME/")):
+        raise UserError(f"--results {results}: not an absolute path. Give a folder of the head node.")
+    benchmark = config.load(file, override or [])
+    plugins = [
+        (group, choice.use)
+        for group in ("models", "quantizers", "methods")
+        for choice in getattr(benchmark, group)
+    ]
+    given = {"--workers": workers, "--device": device, "--limit": limit, "--overwrite": overwrite}
+    words = [word for flag, value in given.items() if value is not None for word in (flag, str(value))]
+    words += [word for text in only or [] for word in ("--only", text)]
+    words += [word for text in override or [] for word in ("-o", text)] + ["--micro"] * micro
+    jobs = ClusterJobs(ray_address)
+    run = jobs.submit(benchmark.name, file, results, words, [*plugins, ("data", benchmark.data.use)])
+    say(
+        f"{benchmark.name} runs as job {run.id}.\n"
+        f"tta-bench status --ray-address {ray_address} --name {benchmark.name}\n"
+        f"tta-bench fetch-results --ray-address {ray_address} --name {benchmark.name}"
+    )
+
+
+@app.command("fetch-results")
+def fetch_results(
+    ray_address: Dashboard,
+    results: options.Results = Path("results"),
+    name: Annotated[
+        str | None, typer.Option("--name", help="benchmark; default: the one submitted last")
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Copy the results of a submitted run from the cluster, finished or not, and merge them into ours."""
+    from tta_bench.execution.ray.submission import fetched
+    from tta_bench.storage import merge as merging
+
+    with tempfile.TemporaryDirectory(prefix="tta-bench-fetch-") as folder:
+        run = fetched(ray_address, name, Path(folder))
+        show(merging.merge([Path(folder)], results, run.name), as_json)
+    say(f"Job {run.id}: {run.told}", error=True)
+
+
+@app.command("print-results", hidden=True)
+def print_results(
+    name: Annotated[str, typer.Option("--name", help="benchmark in the results folder")],
+    results: options.Results = Path("results"),
+) -> None:
+    """Print a results folder as text; `fetch-results` runs this on the cluster."""
+    from tta_bench.storage.archive import packed
+
+    say(packed(results / plain_name(name, NAME, results, "a benchmark's name")))
+
+
+def show_submitted(address: str, name: str | None, as_json: bool) -> None:
+    """Print the status of the run that was submitted last."""
+    from tta_bench.commands.results import results as read
+    from tta_bench.execution.ray.submission import fetched
+
+    with tempfile.TemporaryDirectory(prefix="tta-bench-fetch-") as folder:
+        run = fetched(address, name, Path(folder))
+        status = read(Path(folder), run.name).status()
+    say(f"Job {run.id}: {run.told}", error=True)
+    show(status, as_json)

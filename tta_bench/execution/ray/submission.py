@@ -1,0 +1,156 @@
+"""Runs on a cluster without this machine: the driver is a Ray job, and its records are fetched later."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tta_bench.errors import UserError
+from tta_bench.execution.ray import packages
+from tta_bench.execution.ray.connection import QUIET, check_address
+from tta_bench.execution.ray.environment import temporary_environment
+from tta_bench.storage import archive
+
+NAME, RESULTS = "tta-bench", "tta-bench-results"  # keys of a job's metadata
+PORT = 8265  # of Ray's dashboard, unless the address has one
+POLL_SECONDS = 1.0
+OVER = ("STOPPED", "SUCCEEDED", "FAILED")
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A run that is a job of a cluster."""
+
+    id: str
+    name: str  # of the benchmark
+    results: str  # folder on the head node
+    state: str  # PENDING, RUNNING, STOPPED, SUCCEEDED or FAILED
+    message: str = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether the job has ended."""
+        return self.state in OVER
+
+    @property
+    def told(self) -> str:
+        """How the job is, in words."""
+        if self.state == "FAILED":
+            return f"failed: {self.message} The same `tta-bench submit` continues the run."
+        return self.state.lower()
+
+
+class ClusterJobs:
+    """The jobs of one cluster."""
+
+    def __init__(self, address: str) -> None:
+        place = address.removeprefix("http://")
+        place = place if ":" in place else f"{place}:{PORT}"
+        check_address(place)
+        logging.getLogger("ray").setLevel(logging.ERROR)  # it reports every upload
+        with temporary_environment(QUIET):
+            try:
+                from ray.job_submission import JobSubmissionClient
+
+                self.client = JobSubmissionClient(address if "://" in address else f"http://{place}")
+            except (ImportError, RuntimeError, ConnectionError) as error:
+                raise UserError(
+                    f"--ray-address {address}: jobs cannot be submitted: {str(error).splitlines()[0]} Give "
+                    f"the address of the dashboard (port {PORT}), and install tta-bench[cluster] here and on "
+                    "the head node."
+                ) from error
+
+    def runs(self, name: str | None = None) -> list[Submission]:
+        """The runs of a benchmark, or of all, that this cluster knows; the newest first."""
+        found = [job for job in self.client.list_jobs() if NAME in (job.metadata or {}) and job.submission_id]
+        found.sort(key=lambda job: job.start_time or 0, reverse=True)
+        runs = [_submission(job) for job in found]
+        return [run for run in runs if name in (None, run.name)]
+
+    def newest(self, name: str | None) -> Submission:
+        """The newest run; an error if there is none."""
+        found = self.runs(name)
+        if not found:
+            what = f'the benchmark "{name}"' if name else "tta-bench"
+            raise UserError(f"The cluster has no run of {what}. Start one with `tta-bench submit FILE`.")
+        return found[0]
+
+    def submit(
+        self, name: str, file: Path, results: str, options: Sequence[str], plugins: Sequence[tuple[str, str]]
+    ) -> Submission:
+        """Start a run of a benchmark file in the cluster."""
+        running = next((run for run in self.runs(name) if not run.over), None)
+        if running is not None:
+            raise UserError(
+                f"{name}: job {running.id} is running it already. `tta-bench status --ray-address` shows "
+                "how far it is."
+            )
+        command = ["run", file.name, "--engine", "ray", "--ray-address", "auto", *options]
+        id = f"tta-bench-{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+        self._start(id, command, results, [file], plugins, {NAME: name, RESULTS: results})
+        return Submission(id, name, results, "PENDING")
+
+    def output(self, command: Sequence[str], results: str, seconds: float = 600.0) -> str:
+        """What a command of tta-bench prints on the head node."""
+        id = f"tta-bench-{command[0]}-{os.getpid()}-{time.time_ns()}"
+        self._start(id, command, results, [], [], {})
+        end = time.monotonic() + seconds
+        while str(self.client.get_job_status(id).value) not in OVER and time.monotonic() < end:
+            time.sleep(POLL_SECONDS)
+        text: str = self.client.get_job_logs(id)
+        if self.client.get_job_status(id).value != "SUCCEEDED":
+            info = self.client.get_job_info(id).message or "it took too long"
+            raise UserError(f"The cluster could not run `tta-bench {command[0]}`: {info}\n{text[-2000:]}")
+        with suppress(RuntimeError):  # it stays in the list of jobs
+            self.client.delete_job(id)
+        return text
+
+    def _start(
+        self,
+        id: str,
+        command: Sequence[str],
+        results: str,
+        files: Sequence[Path],
+        plugins: Sequence[tuple[str, str]],
+        metadata: dict[str, str],
+    ) -> None:
+        """Send packages and files to the cluster, and start a command of tta-bench there."""
+        with tempfile.TemporaryDirectory(prefix="tta-bench-submit-") as work:
+            for file in files:
+                shutil.copy(file, work)
+            packages.copied(plugins, Path(work))  # Python finds packages in the working directory first
+            # The shell of the head node replaces $HOME, which is unknown here.
+            folder = f'"{results}"' if results.startswith("$HOME/") else shlex.quote(results)
+            entry = f"python -m tta_bench.cli {shlex.join(command)} --results {folder}"
+            try:
+                self.client.submit_job(
+                    entrypoint=entry, submission_id=id, runtime_env={"working_dir": work}, metadata=metadata
+                )
+            except (
+                RuntimeError,
+                OSError,
+            ) as error:  # Ray has no class of its own for what the server answers
+                raise UserError(f"The cluster refuses the job: {str(error).splitlines()[0]}") from error
+
+
+def fetched(address: str, name: str | None, into: Path) -> Submission:
+    """Copy the results of the newest run of a benchmark into a folder; returns that run."""
+    jobs = ClusterJobs(address)
+    run = jobs.newest(name)
+    archive.unpack(jobs.output(["print-results", "--name", run.name], run.results), into / run.name)
+    return run
+
+
+def _submission(job: Any) -> Submission:
+    facts = job.metadata
+    state = str(getattr(job.status, "value", job.status))
+    return Submission(job.submission_id, facts[NAME], facts.get(RESULTS, ""), state, job.message or "")
