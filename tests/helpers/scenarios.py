@@ -1,4 +1,4 @@
-"""Scenarios for tests: the example package, one that revisits domains, and one that orders by label.
+"""Scenarios on few images, and some that are not built in: the example, one with visits, one by label.
 
 `install` makes them known to one test; they are not installed for all tests.
 """
@@ -8,11 +8,22 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tta_bench.api import Domain, Scenario, SegmentImages, dataclass
+from tta_bench.plugins import registry
 
+STREAM: dict[str, Any] = {
+    "corruptions": ["gaussian_noise", "contrast"],
+    "severity": 2,
+    "rounds": 2,
+    "batch_size": 8,
+    "limit": 20,
+}
+# What a scenario needs on so few images, besides what it says itself.
+NEEDS: dict[str, dict[str, Any]] = {"markov": {"max_state": 20}}
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tta-bench-interleaved" / "tta_bench_interleaved.py"
 NAMES = ("interleaved", "there-and-back", "by-label")
 ENTRY_POINTS = """[tta_bench.streams]
@@ -44,6 +55,12 @@ class ByLabel(Scenario):
     def problems(self, count: int, classes: int, domains: Sequence[Domain], batch_size: int) -> list[str]:
         few = f"{count} images are fewer than {self.least}. Raise stream.limit."
         return [few] if count < self.least else []
+
+
+def small(name: str) -> dict[str, Any]:
+    """A registered scenario, with parameters for the few images of `STREAM`."""
+    reduced = registry.load("streams", name)().reduced(STREAM["limit"])
+    return {"use": name, **reduced, **NEEDS.get(name, {})}
 
 
 def install(folder: Path) -> Path:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.command import tta_bench
-from tests.helpers.scenarios import NAMES
+from tests.helpers.scenarios import NAMES, STREAM, small
 from tta_bench import config, grid
 from tta_bench.execution.executor import Executor
 from tta_bench.execution.messages import Delivery, Start
@@ -19,13 +19,11 @@ from tta_bench.grid import Cell, cell_of, row_of
 from tta_bench.planning.sharing import resolve
 from tta_bench.planning.tasks import split, tasks
 from tta_bench.plugins import registry
-from tta_bench.storage.checkpoints import Checkpoint
 from tta_bench.storage.format import MANIFEST_FORMAT
 from tta_bench.storage.record import Record, as_json
 from tta_bench.storage.store import ResultStore
 
 Write = Callable[..., Path]
-STREAM = {"corruptions": ["gaussian_noise", "fog", "contrast"], "rounds": 2, "batch_size": 16, "limit": 40}
 METHODS = ["source", "t3a", {"use": "tent", "name": "TENT"}]
 SCENARIOS = (*registry.names("streams"), *NAMES)
 
@@ -37,6 +35,8 @@ def cells_on(write_yaml: Write) -> Callable[..., list[Cell]]:
     """The cells of a small benchmark on a scenario, or on any other stream."""
 
     def cells(methods: Sequence[Any] = METHODS, **stream: Any) -> list[Cell]:
+        if isinstance(name := stream.get("scenario"), str):
+            stream["scenario"] = small(name)
         file = write_yaml(methods=list(methods), quantizers=["fp32"], stream=STREAM | stream)
         return grid.expand(config.load(file))
 
@@ -110,22 +110,18 @@ def test_source_predicts_every_image_alike_in_any_order(scenario: str, cells_on:
 
 
 def test_batches_of_several_domains_are_scored_by_domain(cells_on: On) -> None:
-    (cell,) = cells_on(["tent"], scenario={"use": "interleaved", "run": 4}, rounds=1)
-    noise, fog, contrast = run([cell])
-    assert noise["images_per_batch"] == [8, 4, 4, 8, 4, 4, 8, 0], "runs of four, in batches of 16"
-    sizes = zip(*(record["images_per_batch"] for record in (noise, fog, contrast)), strict=True)
-    assert [sum(each) for each in sizes] == [16] * 7 + [8]
-    assert noise["forward_images"] + fog["forward_images"] + contrast["forward_images"] == 120
-    assert noise["backward_images"] == 40
-    assert len({record["fingerprint"] for record in (noise, fog, contrast)}) == 1
+    (cell,) = cells_on(["tent"], scenario={"use": "interleaved", "run": 6}, rounds=1)
+    noise, contrast = run([cell])
+    assert noise["images_per_batch"] == [6, 4, 2, 6, 2], "runs of six, in batches of eight"
+    assert contrast["images_per_batch"] == [2, 4, 6, 2, 6]
+    assert noise["forward_images"] == noise["backward_images"] == contrast["forward_images"] == 20
+    assert noise["fingerprint"] == contrast["fingerprint"]
 
 
 def test_a_round_that_comes_twice_to_a_domain_numbers_its_visits(cells_on: On) -> None:
     (cell,) = cells_on(["tent"], scenario="there-and-back", rounds=1)
     found = [(record["corruption"], record.get("visit")) for record in run([cell])]
-    names = ["gaussian_noise", "fog", "contrast"]
-    once = [("contrast", None)]
-    assert found == [(names[0], 1), (names[1], 1), *once, (names[1], 2), (names[0], 2)]
+    assert found == [("gaussian_noise", 1), ("contrast", None), ("gaussian_noise", 2)]
 
 
 # -- however they are run ---------------------------------------------------------------------------
@@ -152,13 +148,11 @@ def test_parts_of_a_cell_together_are_the_whole(scenario: str, cells_on: On) -> 
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-@pytest.mark.parametrize("stop_after", [1, 4])
-def test_a_stopped_cell_continues_where_it_was(scenario: str, stop_after: int, cells_on: On) -> None:
+def test_a_stopped_cell_continues_where_it_was(scenario: str, cells_on: On) -> None:
     (cell,) = cells_on(["tent"], scenario=scenario)
     resolved, calls = resolve(cell), iter(range(1000))
-    first = list(Executor().run([resolved], [Start(described=True)], lambda: next(calls) >= stop_after))
+    first = list(Executor().run([resolved], [Start(described=True)], lambda: next(calls) >= 4))
     saved = [delivery.checkpoint for delivery in first if delivery.checkpoint is not None]
-    assert isinstance(saved[-1], Checkpoint)
     start, kept = start_of(resolved, records_of(first), saved[-1])
     later = records_of(Executor().run([resolved], [start]))
     assert plain([*kept, *later]) == plain(run([cell]))
