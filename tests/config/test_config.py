@@ -171,9 +171,17 @@ def test_include_and_exclude_choose_cells(write_yaml: Write) -> None:
 def test_the_default_benchmark_is_the_grid_the_readme_promises() -> None:
     path = Path(__file__).parents[2] / "benchmark.yaml"
     benchmark = config.load(path)
-    assert len(benchmark.models) >= 3
-    assert len(benchmark.quantizers) >= 2
-    assert len(benchmark.methods) >= 5
+    cells = grid.expand(benchmark)
+    own = {"vit-micro": "ptq4vit", "resnet-micro": "mqbench", "vim-micro": "ptq4vm"}
+    assert {(c.labels.model, c.quantizer.use) for c in cells} == {
+        pair for model, quantizer in own.items() for pair in ((model, "fp32"), (model, quantizer))
+    }
+    methods = {c.method.use for c in cells}
+    assert methods >= {"source", "bn-adapt", "t3a", "lame", "foa", "zoa", "tent"}
+    for model, quantizer in own.items():
+        mine = {c.method.use for c in cells if (c.labels.model, c.quantizer.use) == (model, quantizer)}
+        assert mine >= {"source", "t3a", "lame", "foa", "zoa"}, "the comparison of the paper"
+    assert all(c.method.params["k"] == 2 for c in cells if c.method.use == "foa")
     assert benchmark.stream.rounds == 10
     assert len(benchmark.stream.corruptions) == 15
     assert yaml.safe_load(path.read_text())["run"]["engine"] == "ray"
