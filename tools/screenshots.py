@@ -1,7 +1,7 @@
 """Take the screenshots of the report page that the docs show; needs Chromium, its driver and selenium.
 
-tta-bench report --output report.html
-python tools/screenshots.py report.html docs
+python tools/screenshots.py                              # of results/quickstart, into docs/
+python tools/screenshots.py --results DIR --name NAME --folder DIR
 """
 
 from __future__ import annotations
@@ -9,10 +9,14 @@ from __future__ import annotations
 import argparse
 import base64
 import shutil
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tta_bench.report import gather, write
+from tta_bench.storage.store import ResultStore
 
 
 @dataclass(frozen=True)
@@ -38,15 +42,19 @@ SCREENSHOTS = (
 
 
 def main() -> None:
-    """Write all screenshots of one page."""
+    """Make the page of a benchmark, and write all its screenshots."""
     parser = argparse.ArgumentParser(description="Take the screenshots of the report page for the docs.")
-    parser.add_argument("page", type=Path, help="the HTML file that `tta-bench report` has written")
-    parser.add_argument("folder", type=Path, help="where the pictures go")
+    parser.add_argument("--results", type=Path, default=Path("results"), help="results folder")
+    parser.add_argument("--name", default="quickstart", help="benchmark to show")
+    parser.add_argument("--folder", type=Path, default=Path("docs"), help="where the pictures go")
     given = parser.parse_args()
     browser = _chromium()
     try:
-        for screenshot in SCREENSHOTS:
-            (given.folder / screenshot.file).write_bytes(_take(browser, given.page, screenshot))
+        with tempfile.TemporaryDirectory() as folder:
+            page = Path(folder) / "report.html"
+            write(gather([ResultStore(given.results, given.name)]), page)
+            for screenshot in SCREENSHOTS:
+                (given.folder / screenshot.file).write_bytes(_take(browser, page, screenshot))
     finally:
         browser.quit()
 

@@ -94,7 +94,7 @@ function leaderLayer(marks, best) {
   const values = marks.filter(
     (mark) => named.has(mark.row) && !mark.published && mark.row !== best[0]?.row,
   );
-  const mark = { type: "text", dy: 20, fontSize: 11, color: styleOf("--ink"), limit: 180 };
+  const mark = { type: "text", dy: 20, fontSize: 11, color: styleOf("--ink"), limit: 340 };
   const opacity = { condition: { test: "datum.inside", value: 1 }, value: 0.45 };
   return { data: { values }, mark, encoding: { ...placeOfMarks(), opacity, text: { field: "name" } } };
 }
