@@ -97,3 +97,15 @@ def test_outputs_are_gathered_until_there_are_enough(monkeypatch: pytest.MonkeyP
         found.add(torch.eye(5)[:2], torch.tensor([0]).repeat(2), "probabilities")
         assert len(found.batches) == expected
     assert "_waiting" not in found.state_dict()
+
+
+def test_every_class_has_the_same_weight_in_the_accuracy_per_class() -> None:
+    """Of class 0, 3 of 4 images are right; of class 2, the only one is wrong; class 1 has no image."""
+    found, labels = Score(), torch.tensor([0, 0, 0, 0, 2])
+    found.add(torch.eye(3)[[0, 0, 0, 1, 1]], labels, "probabilities")
+    assert found.summary()["class_accuracy"] == 0.375
+    older = {name: value for name, value in found.state_dict().items() if name != "classes"}
+    resumed = Score()
+    resumed.load_state_dict(older)
+    resumed.add(torch.eye(3)[[0]], labels[:1], "probabilities")
+    assert "class_accuracy" not in resumed.summary(), "an older checkpoint has not counted its part"

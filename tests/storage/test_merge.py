@@ -17,6 +17,7 @@ from tta_bench.execution import run
 from tta_bench.execution.messages import RunPolicy
 from tta_bench.execution.progress import RunProgress
 from tta_bench.grid import Cell, row_of
+from tta_bench.storage.cell_merge import merge_cell
 from tta_bench.storage.checkpoints import Checkpoint, Checkpoints
 from tta_bench.storage.merge import merge
 from tta_bench.storage.record import Record
@@ -294,3 +295,15 @@ def test_the_command(two: tuple[Machine, Machine], cells: list[Cell], tmp_path: 
     for wrong, said in {("nowhere",): "no results here", (*folders, "--name", "x"): "There: small"}.items():
         outcome = CliRunner().invoke(app, ["merge", *wrong, "--into", str(tmp_path / "D")])
         assert said in str(outcome.exception)
+
+
+def test_a_field_that_older_records_lack_is_no_contradiction(cells: list[Cell]) -> None:
+    older, newer = result(cells[0], 0), result(cells[0], 0, class_accuracy=0.25)
+    other = newer | {"class_accuracy": 0.5}
+
+    def conflicts(one: Record, two: Record) -> list[str]:
+        return merge_cell(cells[0].key, [(Path("A"), [one]), (Path("B"), [two])]).conflicts
+
+    assert conflicts(older, newer) == conflicts(newer, older) == []
+    [text] = conflicts(newer, other)
+    assert "class_accuracy is 0.25 in A and 0.5 in B" in text

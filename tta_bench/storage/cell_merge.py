@@ -19,6 +19,7 @@ from tta_bench.storage.store import merged_descriptions
 # Fields that may differ between machines while the result is the same.
 MACHINE_FIELDS = {"seconds", "environment", "reason"}
 CELL_FIELDS = ("weights_sha256", "memory_bytes", "packed_bytes")  # equal in all descriptions of a cell
+LATER_FIELDS = {"class_accuracy"}  # which records of earlier versions lack
 RELATIVE_TOLERANCE = 1e-6  # another processor rounds sums of floats differently; counts must be equal
 
 FolderRecords = tuple[Path, list[Record]]  # a benchmark's folder, and the records of the cell in it
@@ -111,6 +112,7 @@ def _contradiction(key: str, one: tuple[Path, Record], other: tuple[Path, Record
     if a["status"] == "failed":  # two failures need not be alike
         return []
     names = sorted((a.keys() | b.keys()) - MACHINE_FIELDS - {"code"})  # `_other_code` compares code
+    names = [name for name in names if name not in LATER_FIELDS or (name in a and name in b)]
     differing = [name for name in names if not _alike(a.get(name), b.get(name))]
     if not differing:
         return []

@@ -71,6 +71,7 @@ class DomainResult(StoredDict):
     top5_correct: Count
     nonfinite_images: Count
     ece: Annotated[float, Field(ge=0, le=1 + 1e-6)]  # a sum of floats may exceed 1
+    class_accuracy: NotRequired[Annotated[float, Field(ge=0, le=1 + 1e-6)]]  # mean over classes; since 0.3.0
     seconds: Seconds
     forward_images: Count
     backward_images: Count

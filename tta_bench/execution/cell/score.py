@@ -1,4 +1,4 @@
-"""Counts of one domain: hits per batch, top-5 hits, calibration error."""
+"""Counts of one domain: hits per batch and per class, top-5 hits, calibration error."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ class Score:
         self.images = self.top5 = self.nonfinite = 0
         # per confidence bin: images, hits, summed confidence
         self.bins = torch.zeros(3, ECE_BINS, dtype=torch.float64)
+        # per class: images, hits; None in a state that was saved without them
+        self.classes: Tensor | None = torch.zeros(2, 0, dtype=torch.long)
         self._waiting: list[tuple[Tensor, Tensor, Tensor]] = []  # probabilities, finite rows, labels
 
     def add(self, output: Tensor, labels: Tensor, kind: str) -> None:
@@ -43,8 +45,16 @@ class Score:
         self.batches += [int(hits.sum()) for hits in hit.split(sizes)]
         self.top5 += int(((best == labels[:, None]).any(1) & finite).sum())
         self.nonfinite += int((~finite).sum())
+        self._count_classes(labels, hit, p.shape[1])
         index = (confidence * ECE_BINS).ceil().long().clamp(1, ECE_BINS) - 1
         self.bins.index_add_(1, index, torch.stack([torch.ones_like(confidence), hit, confidence]))
+
+    def _count_classes(self, labels: Tensor, hit: Tensor, classes: int) -> None:
+        if self.classes is None:
+            return
+        if not self.classes.shape[1]:
+            self.classes = torch.zeros(2, classes, dtype=torch.long)
+        self.classes.index_add_(1, labels.long(), torch.stack([torch.ones_like(hit), hit]).long())
 
     def state_dict(self) -> dict[str, Any]:
         """The counts as plain data."""
@@ -53,13 +63,17 @@ class Score:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from saved counts."""
-        vars(self).update(state)
+        vars(self).update({"classes": None} | state)
 
     def summary(self) -> dict[str, Any]:
         """The fields of a record."""
         self._count()
+        found: dict[str, Any] = {}
+        if self.classes is not None and self.images:
+            images, hits = self.classes[:, self.classes[0] > 0].double()
+            found["class_accuracy"] = float((hits / images).mean())
         gap = (self.bins[1] - self.bins[2]).abs().sum() / max(1, self.images)
-        return {
+        return found | {
             "images": self.images,
             "correct": sum(self.batches),
             "correct_per_batch": self.batches,
