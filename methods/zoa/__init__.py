@@ -60,14 +60,14 @@ class Zoa(Method):
     c_alpha: Positive = 0.05  # size of the perturbation of α
     temperature: Positive = 10.0  # of the softmax that makes α from its logits
     alpha_init: AlphaInit = "derived"  # α of a new entry of the bank
-    residual_limit: Positive = 0.01  # w_m
+    residual_limit: Positive = 0.01  # w_m, to which the magnitude of ε is compared
     bank_size: CountOrZero = 32  # N; 0: no bank, the paper's V1
     bank_policy: Policy = "similar"  # which entry leaves a full bank
     # When ε becomes an entry: when the domain changes, or every few batches.
     store: Literal["on_shift", "every"] = "on_shift"
     store_every: Count = 30  # batches
     tau: NonNegative = 0.1  # threshold of the shift detection
-    # Smallest batch in which a shift is detected. None: as large as the first batch; released: 64.
+    # Smallest batch in which a shift is detected. Null: as large as the first batch; released: 64.
     min_batch: Count | None = None
     shift: bool = True  # activation shifting; false: predict from the features as they are
     share_prefix: bool = True  # compute the frozen blocks once per batch: same numbers, more memory

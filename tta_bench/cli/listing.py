@@ -23,9 +23,8 @@ LABELS = {"passes": "#FP/#BP", "min_batch_size": "min batch"}
 
 def describe(group: str | None, long: bool) -> Description:
     """The plugins of a group, or of all groups; `long` imports each and shows its properties or its error."""
-    if group is not None and group not in registry.LISTED:
-        hint = suggest(group, list(registry.LISTED))
-        raise UserError(f'list: unknown group "{group}". {hint}')
+    if group is not None:
+        check_group(group)
     groups = [group] if group else list(registry.LISTED)
     if not long:
         data: dict[str, Any] = {g: registry.names(g) for g in groups}
@@ -34,6 +33,12 @@ def describe(group: str | None, long: bool) -> Description:
         return Description("\n".join(lines), data)
     data = {g: [_facts(g, name) for name in registry.names(g)] for g in groups}
     return Description("\n\n".join(_text(g, rows) for g, rows in data.items()), data)
+
+
+def check_group(group: str) -> None:
+    """Raise an error if there is no such group."""
+    if group not in registry.LISTED:
+        raise UserError(f'list: unknown group "{group}". {suggest(group, list(registry.LISTED))}')
 
 
 def locate(plugin: str) -> tuple[str, str]:

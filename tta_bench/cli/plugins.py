@@ -32,15 +32,19 @@ def list_plugins(
     group: Annotated[
         str | None, typer.Argument(help="methods, quantizers, models, data, corruptions or streams")
     ] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="a plugin of the group: describe every parameter of it")
+    ] = None,
     long: Annotated[
         bool, typer.Option("--long", help="import the plugins and show their properties and parameters")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the installed plugins."""
+    """List the installed plugins, or describe one of them with its parameters."""
     from tta_bench.cli.listing import describe
+    from tta_bench.cli.plugin_page import describe_plugin
 
-    show(describe(group, long), as_json)
+    show(describe(group, long) if group is None or name is None else describe_plugin(group, name), as_json)
 
 
 @app.command()
