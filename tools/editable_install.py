@@ -42,7 +42,8 @@ class EditableInstall(BuildHookInterface):  # type: ignore[misc]
         if version != "editable":
             return
         names = self.build_config.target_config["force-include"]
-        folders = {name: str(Path(self.root, folder)) for folder, name in names.items()}
+        packages = {folder: name for folder, name in names.items() if "/" not in name}
+        folders = {name: str(Path(self.root, folder)) for folder, name in packages.items()}
         files = {
             "_tta_bench_finder.py": FINDER.format(folders=folders),
             "_tta_bench_finder.pth": "import _tta_bench_finder\n",

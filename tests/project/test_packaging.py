@@ -14,9 +14,12 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = {"tta_bench": "tta_bench", "methods": "tta_bench_methods", "quantizers": "tta_bench_quantizers"}
 
 
-def tracked() -> list[str]:
-    """All files of the three packages that are not ignored by git."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *FOLDERS]
+RECIPES = ["benchmark.yaml", "recipes"]
+
+
+def tracked(*folders: str) -> list[str]:
+    """All files of these folders (default: of the project) that are not ignored by git."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *folders]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     return [name for name in listed if (ROOT / name).is_file()]
 
@@ -32,26 +35,36 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_wheel_holds_every_file_of_the_packages(built: Path) -> None:
-    expected = {f"{FOLDERS[name.split('/')[0]]}/{name.split('/', 1)[1]}" for name in tracked()}
+def test_the_wheel_holds_every_file_of_the_packages_and_the_recipes(built: Path) -> None:
+    packaged = tracked(*FOLDERS)
+    expected = {f"{FOLDERS[name.split('/')[0]]}/{name.split('/', 1)[1]}" for name in packaged}
+    expected |= {f"tta_bench/recipes/{Path(name).name}" for name in tracked(*RECIPES)}
     with zipfile.ZipFile(next(built.glob("wheel/*"))) as wheel:
         found = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert found == expected
     assert {f"{package}/py.typed" for package in FOLDERS.values()} <= found
 
 
-def test_the_sdist_holds_every_file_of_the_packages_and_what_builds_them(built: Path) -> None:
+def test_the_recipes_of_a_wheel_are_listed_and_name_its_schema(built: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(next(built.glob("wheel/*"))) as wheel:
+        wheel.extractall(tmp_path)
+    script = "from tta_bench.commands.recipes import recipe, recipes;"
+        "print(*recipes()); print(recipe('cost').split()[2])"
+    environment = {"PYTHONPATH": str(tmp_path), "PATH": ""}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    names, schema = done.stdout.splitlines()
+    assert set(names.split()) == {Path(name).stem for name in tracked(*RECIPES) if name.endswith(".yaml")}
+    assert schema == f"$schema={tmp_path}/tta_bench/assets/benchmark.schema.json"
+
+
+def test_the_sdist_holds_every_file_of_the_project(built: Path) -> None:
+    """Tests, examples, tools, documentation and recipes too: its tests run."""
     with tarfile.open(next(built.glob("sdist/*"))) as sdist:
         found = {name.split("/", 1)[1] for name in sdist.getnames()}
-    besides = {
-        "pyproject.toml",
-        "README.md",
-        "LICENSE",
-        "PKG-INFO",
-        ".gitignore",
-        "tools/editable_install.py",
-    }
-    assert found == besides | set(tracked())
+    assert found == {"PKG-INFO", *tracked()}
+    folders = ("tests", "examples", "tools", "bench", "docs", "recipes")
+    assert all(any(name.startswith(f"{folder}/") for name in found) for folder in folders)
 
 
 def test_an_editable_install_finds_every_package_in_the_tree(built: Path, tmp_path: Path) -> None:

@@ -48,6 +48,20 @@ def list_plugins(
 
 
 @app.command()
+def recipes(
+    name: Annotated[str | None, typer.Argument(help="print this recipe; default: list all")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the benchmark files that ship with tta-bench, or print one of them."""
+    from tta_bench.commands import recipes as shipped
+
+    if name is None:
+        show(shipped.describe(), as_json)
+    else:
+        say(shipped.recipe(name).rstrip("\n"))
+
+
+@app.command()
 def schema() -> None:
     """Print the JSON Schema of benchmark files, with all installed plugins and their parameters.
 
