@@ -48,8 +48,12 @@ def test_the_wheel_holds_every_file_of_the_packages_and_the_recipes(built: Path)
 def test_the_recipes_of_a_wheel_are_listed_and_name_its_schema(built: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(next(built.glob("wheel/*"))) as wheel:
         wheel.extractall(tmp_path)
-    script = "from tta_bench.commands.recipes import recipe, recipes;"
-        "print(*recipes()); print(recipe('cost').split()[2])"
+    lines = (
+        "from tta_bench.commands.recipes import *",
+        "print(*recipes())",
+        "print(recipe('cost').split()[2])",
+    )
+    script = "\n".join(lines)
     environment = {"PYTHONPATH": str(tmp_path), "PATH": ""}
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
