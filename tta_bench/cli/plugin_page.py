@@ -20,9 +20,11 @@ TYPES = {"null": "null", "boolean": "true or false", "string": "text", "array": 
 def describe_plugin(group: str, name: str) -> Description:
     """What a plugin does, its parameters, and the models and bit-widths for which presets change them."""
     check_group(group)
-    plugin = registry.load(group, name)
+    plugin: Any = registry.load(group, name)
     text = (plugin.__doc__ or "").strip()
-    fields = describe_fields(plugin) if is_dataclass(plugin) else []  # a corruption or layout is a function
+    fields = (
+        describe_fields(plugin) if isinstance(plugin, type) and is_dataclass(plugin) else []
+    )  # a corruption or layout is a function
     presets = _preset_values(group, name)
     parameters = [_parameter(field, presets.get(field["parameter"], {})) for field in fields]
     shown = [{column: each[column] for column in COLUMNS} for each in parameters]
