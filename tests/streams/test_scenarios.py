@@ -187,9 +187,15 @@ def test_markov_without_correlation_is_iid() -> None:
         assert changes(values) / len(values) == pytest.approx(1 - 1 / states, abs=0.03)
 
 
+def test_a_short_markov_stream_goes_on_until_every_domain_has_come() -> None:
+    found = domains_of(stream_of(Markov(domain_stay=0.999, max_state=2)))
+    assert set(found) == {0, 1, 2}
+    assert (found == found[-1]).sum() == 1  # ends with the first image of the last domain
+
+
 def test_markov_says_if_it_ends_before_all_domains() -> None:
     with pytest.raises(NoDraw, match="Raise max_state"):
-        stream_of(Markov(domain_stay=0.999, max_state=2)).pairs(1, 0)
+        stream_of(Markov(domain_stay=0.9999, class_stay=1.0, max_state=2)).pairs(1, 0)
 
 
 def test_crossfade_starts_with_one_corruption_and_ends_with_the_other() -> None:

@@ -55,8 +55,9 @@ def markov_states(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The domain and the class of every image; begins with the first of both.
 
-    If both factors are valid, the stream ends when a pair has occurred `max_state` times. Otherwise each pair
-    has a share of round(max_state · its relative frequency), and the stream ends when all shares are used.
+    If both factors are valid, the stream ends when a pair has occurred `max_state` times and every domain has
+    come, for which short streams may need longer. Otherwise each pair has a share of round(max_state · its
+    relative frequency), and the stream ends when all shares are used.
     """
     caps = np.rint(max_state * np.outer(domains.frequencies, classes.frequencies)).astype(int)
     if domains.valid and classes.valid:
@@ -115,10 +116,13 @@ def occurrences(values: np.ndarray) -> np.ndarray:
 def _until_full(
     domains: Factor, classes: Factor, max_state: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """States up to the first pair that occurs `max_state` times."""
+    """States until a pair has occurred `max_state` times and every domain has come."""
     length = domains.states * classes.states * max_state  # by then some pair has occurred so often
     of_domain = free_chain(domains.stays, length, rng)
-    of_class = free_chain(classes.stays, length, rng)
+    while len(np.unique(of_domain)) < domains.states:
+        of_domain = free_chain(domains.stays, 2 * len(of_domain), rng)
+    of_class = free_chain(classes.stays, len(of_domain), rng)
     full = occurrences(of_domain * classes.states + of_class) == max_state - 1
-    end = int(np.argmax(full)) + 1
+    all_came = np.unique(of_domain, return_index=True)[1].max()
+    end = max(int(np.argmax(full)), int(all_came)) + 1
     return of_domain[:end], of_class[:end]
