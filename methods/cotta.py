@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +23,8 @@ from tta_bench.api import (
 )
 from tta_bench_methods._shared.gradient import GradientMethod, derived_seed
 from tta_bench_methods._shared.jitter import jitter
+from tta_bench_methods._shared.losses import symmetric_cross_entropy
+from tta_bench_methods._shared.teacher import follow_, frozen_copy, weights_and_biases
 from tta_bench_methods._shared.variant import VariantName
 
 
@@ -62,8 +63,7 @@ class CoTTA(GradientMethod):
 
     def trainable(self, model: Model) -> list[nn.Parameter]:
         """All weights and biases, but not class token and positions, as published."""
-        names = ("weight", "bias")
-        return [p for name, p in model.named_parameters() if name.split(".")[-1] in names]
+        return weights_and_biases(model)
 
     def prepare_(self, model: Model, source: Source) -> None:
         super().prepare_(model, source)
@@ -82,8 +82,8 @@ class CoTTA(GradientMethod):
         self.batches += 1
         student = self.model(x)
         target = self.teach(x)
-        if self.descend(symmetric_cross_entropy(student, target)):
-            self.follow_()
+        if self.descend(symmetric_cross_entropy(student, target).mean()):
+            follow_(self.trainable(self.teacher), self.parameters, 1 - self.teacher_momentum)
             self.restore_some_()
         return target
 
@@ -104,29 +104,9 @@ class CoTTA(GradientMethod):
         return jitter(self.model.normalise(x), seed) * self.model.std + self.model.mean
 
     @torch.no_grad()
-    def follow_(self) -> None:
-        """teacher ← α·teacher + (1−α)·student."""
-        for mine, student in zip(self.trainable(self.teacher), self.parameters, strict=True):
-            mine.lerp_(student, 1 - self.teacher_momentum)
-
-    @torch.no_grad()
     def restore_some_(self) -> None:
         """Put each of the student's weights back to the source with probability `restore`."""
         rng = torch.Generator().manual_seed(derived_seed(self.seed, self.batches))
         for student, source in zip(self.parameters, self.trainable(self.anchor), strict=True):
             back = torch.rand(student.shape, generator=rng).to(student.device) < self.restore
             student.copy_(torch.where(back, source, student))
-
-
-def frozen_copy(model: Model) -> Model:
-    """A copy without gradients, whose passes are counted as those of the model."""
-    twin = copy.deepcopy(model).requires_grad_(False)
-    twin.passes = model.passes
-    return twin
-
-
-def symmetric_cross_entropy(student: Tensor, teacher: Tensor) -> Tensor:
-    """Mean of ½·CE(teacher, student) + ½·CE(student, teacher)."""
-    forth = (teacher.softmax(1) * student.log_softmax(1)).sum(1)
-    back = (student.softmax(1) * teacher.log_softmax(1)).sum(1)
-    return -(forth + back).mean() / 2

@@ -35,6 +35,8 @@ class GradientMethod(Method):
     lr: NonNegative
     momentum: Momentum = 0.9
     nesterov: bool = False
+    parameters: list[nn.Parameter]
+    optimizer: str = "sgd"  # "adam" has neither momentum nor nesterov
     remembers: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
@@ -68,6 +70,8 @@ class GradientMethod(Method):
 
     def new_optimizer(self) -> torch.optim.Optimizer:
         """The optimizer of the trainable parameters."""
+        if self.optimizer == "adam":
+            return torch.optim.Adam(self.parameters, self.lr)
         return torch.optim.SGD(self.parameters, self.lr, momentum=self.momentum, nesterov=self.nesterov)
 
     @abstractmethod

@@ -16,18 +16,31 @@ BLUR_REACH = 2  # a 5×5 kernel
 def jitter(x: Tensor, seed: int) -> Tensor:
     """One random view of each image in [0, 1]; the images share all draws except the noise."""
     draw = Random(seed)
-    x = x.clamp(0, 1)
-    for change, low, high in draw.sample(COLOUR_CHANGES, len(COLOUR_CHANGES)):
-        x = change(x, draw.uniform(low, high)).clamp(0, 1)
-    x = blur(move(x, draw), draw.uniform(0.001, 0.5))
+    x = recoloured(x, draw)
+    x = blur(move(x, draw, "border", margin=BLUR_REACH), draw.uniform(0.001, 0.5))
     if draw.random() < 0.5:
         x = x.flip(-1)
     noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(seed))
     return (x + 0.005 * noise.to(x)).clamp(0, 1)
 
 
-def move(x: Tensor, draw: Random) -> Tensor:
-    """Images rotated, scaled and moved a little, with a margin as wide as the blur reads.
+def sharp_jitter(x: Tensor, seed: int) -> Tensor:
+    """ROID's augmentation: the same without blur and noise, with reflected borders."""
+    draw = Random(seed)
+    x = move(recoloured(x, draw), draw, "reflection", margin=0)
+    return x.flip(-1) if draw.random() < 0.5 else x
+
+
+def recoloured(x: Tensor, draw: Random) -> Tensor:
+    """Images after all colour changes, in random order."""
+    x = x.clamp(0, 1)
+    for change, low, high in draw.sample(COLOUR_CHANGES, len(COLOUR_CHANGES)):
+        x = change(x, draw.uniform(low, high)).clamp(0, 1)
+    return x
+
+
+def move(x: Tensor, draw: Random, padding: str, margin: int) -> Tensor:
+    """Images rotated, scaled and moved a little, with a margin, such as a blur reads.
 
     The published code pads by half the side with edge pixels, warps, and crops the centre. The warp never
     reaches beyond that padding, so repeating the nearest edge pixel gives the same. Moves are up to 1/16 of
@@ -35,7 +48,7 @@ def move(x: Tensor, draw: Random) -> Tensor:
     """
     degrees, scale = draw.uniform(-15, 15), draw.uniform(0.9, 1.1)
     dx, dy = draw.uniform(-1 / 4, 1 / 4), draw.uniform(-1 / 4, 1 / 4)
-    return warp(x, [rotation(degrees, scale, dx, dy)], padding="border", margin=BLUR_REACH)
+    return warp(x, [rotation(degrees, scale, dx, dy)], padding=padding, margin=margin)
 
 
 def blur(x: Tensor, sigma: float) -> Tensor:

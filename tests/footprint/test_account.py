@@ -92,12 +92,13 @@ def test_every_model_can_be_counted(name: str) -> None:
     assert min(report.breakdown[part] for part in ("parameters", "inputs", "activations")) > 0
 
 
-CHEAPER = {"foa": {"k": 3}}  # forwards are all alike
+CHEAPER = {"foa": {"k": 3}, "pace": {"population": 2}}  # forwards are all alike
 
 
 @pytest.mark.parametrize("name", registry.names("methods"))
 def test_every_method_can_be_counted(name: str) -> None:
-    cls, model = registry.load("methods", name), "resnet-micro" if name == "bn-adapt" else "vit-micro"
+    cls = registry.load("methods", name)
+    model = "resnet-micro" if "BatchNorm2d" in cls.needs else "vit-micro"
     target = Target(model, model.removesuffix("-micro"), "FP32")
     method = cls(**cls.presets(target) | CHEAPER.get(name, {}))
     before = copy.deepcopy(vars(method))

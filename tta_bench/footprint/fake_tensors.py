@@ -76,11 +76,20 @@ class LeavesFakeTensors(TorchFunctionMode):
         if func is Tensor.__deepcopy__ and not isinstance(args[0], FakeTensor):
             with unset_fake_temporarily():  # the state of a generator must stay a real tensor
                 return func(*args, **(kwargs or {}))
+        if func is Tensor.__deepcopy__:
+            return _copied(*args)
         if func is Tensor.backward and args[0].device.type != "cpu":
             return _give_gradients(args[0])
         if func is torch.autograd.grad and args[1][0].device.type != "cpu":
             return tuple(map(torch.empty_like, args[1]))
         return func(*args, **(kwargs or {}))
+
+
+def _copied(tensor: FakeTensor, memo: dict[int, Any]) -> Tensor:
+    """A copy of the tensor alone; PyTorch's own also copies the mode, with its caches, and may crash."""
+    if id(tensor) not in memo:
+        memo[id(tensor)] = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+    return memo[id(tensor)]
 
 
 def _give_gradients(loss: Tensor) -> None:

@@ -1,0 +1,1 @@
+"""Methods for long streams that take gradient steps: RDumb, RoTTA, ROID and their relatives."""

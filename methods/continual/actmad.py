@@ -1,0 +1,83 @@
+"""ActMAD: statistics of all norm outputs aligned with the source's (Mirza et al., 2023)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tta_bench.api import Log, Model, Momentum, NonNegative, Source, spaces
+from tta_bench_methods._shared.gradient import GradientMethod, learning
+
+
+@dataclass
+class ActMad(GradientMethod):
+    """Train all parameters so that mean and variance of every norm layer's output, at every position, are
+    those of the source; predict with the parameters before the step."""
+
+    lr: NonNegative = 2.5e-4
+    momentum: Momentum = 0.9
+    nesterov: bool = True
+    weight_decay: NonNegative = 5e-4
+
+    summary = "norm outputs aligned with the source at every position"
+    search_space = spaces(lr=Log(1e-6, 1e-2))
+    needs = "gradients, norm layers, clean images"
+    min_batch_size = 2
+    min_batch_reason = "one image has no variance"
+
+    def trainable(self, model: Model) -> list[nn.Parameter]:
+        return list(model.parameters()) if model.norms() else []
+
+    def prepare_(self, model: Model, source: Source) -> None:
+        """BatchNorm keeps the statistics of the source."""
+
+    def new_optimizer(self) -> torch.optim.Optimizer:
+        options: dict[str, Any] = dict(momentum=self.momentum, nesterov=self.nesterov)
+        return torch.optim.SGD(self.parameters, self.lr, weight_decay=self.weight_decay, **options)
+
+    @learning()
+    def setup(self, model: Model, source: Source) -> None:
+        super().setup(model, source)
+        with torch.no_grad():
+            batches = [self._pass(x)[1] for x in source.batches() if len(x) > 1]
+        # As published, the mean of the batches' statistics, not the statistics of all images.
+        self.targets = [torch.stack(layer).mean(0) for layer in zip(*batches, strict=True)]
+
+    def _pass(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Logits, and mean and unbiased variance over images of every norm layer's output."""
+        with norm_outputs(self.model) as outputs:
+            logits = self.model(x)
+        return logits, [torch.stack(torch.var_mean(output, 0)) for output in outputs]
+
+    def adapt(self, x: Tensor) -> Tensor:
+        if len(x) < self.min_batch_size:
+            self.skip(f"a batch of one image: {self.min_batch_reason}")
+            return self.model(x)
+        logits, found = self._pass(x)
+        self.descend(self.distance(found))
+        return logits
+
+    def distance(self, found: list[Tensor]) -> Tensor:
+        """½·Σ over layers of mean|μ − μ_s| + mean|σ² − σ²_s|."""
+        # Both rows of a layer have the same size: twice their common mean is the sum of their means.
+        gaps = [(a - b).abs().mean() for a, b in zip(found, self.targets, strict=True)]
+        return torch.stack(gaps).sum()
+
+
+@contextmanager
+def norm_outputs(model: Model) -> Iterator[list[Tensor]]:
+    """A list that receives the output of every norm layer that is called inside."""
+    outputs: list[Tensor] = []
+    handles = [
+        norm.module.register_forward_hook(lambda *call: outputs.append(call[2])) for norm in model.norms()
+    ]
+    try:
+        yield outputs
+    finally:
+        for handle in handles:
+            handle.remove()
