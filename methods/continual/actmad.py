@@ -19,10 +19,10 @@ class ActMad(GradientMethod):
     """Train all parameters so that mean and variance of every norm layer's output, at every position, are
     those of the source; predict with the parameters before the step."""
 
-    lr: NonNegative = 2.5e-4
-    momentum: Momentum = 0.9
-    nesterov: bool = True
-    weight_decay: NonNegative = 5e-4
+    lr: NonNegative = 2.5e-4  # learning rate
+    momentum: Momentum = 0.9  # momentum of SGD
+    nesterov: bool = True  # Nesterov momentum
+    weight_decay: NonNegative = 5e-4  # decay of all parameters
 
     summary = "norm outputs aligned with the source at every position"
     search_space = spaces(lr=Log(1e-6, 1e-2))

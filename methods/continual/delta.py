@@ -26,9 +26,9 @@ class Delta(GradientMethod):
     exp(½·ln C − H) where that is above 1 (eta).
     """
 
-    loss: Literal["entropy", "pl", "eta"] = "entropy"
-    lr: NonNegative = 2.5e-4
-    momentum: Momentum = 0.9
+    loss: Literal["entropy", "pl", "eta"] = "entropy"  # what a step minimises
+    lr: NonNegative = 2.5e-4  # learning rate
+    momentum: Momentum = 0.9  # momentum of SGD
     norm_momentum: Fraction = 0.95  # weight of the past in the statistics
     class_momentum: Fraction = 0.95  # weight of the past in the class frequencies
 

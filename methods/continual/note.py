@@ -21,13 +21,13 @@ class Note(MemoryMethod):
     """Every image is predicted on arrival by IABN; after every `capacity` images, one step on the entropy
     of a memory with equal shares of all classes, whose statistics enter the running ones."""
 
-    optimizer: Literal["sgd", "adam"] = "adam"
-    lr: NonNegative = 1e-4
-    momentum: Momentum = 0.9
+    optimizer: Literal["sgd", "adam"] = "adam"  # adam: without momentum
+    lr: NonNegative = 1e-4  # learning rate
+    momentum: Momentum = 0.9  # momentum of SGD
     k: NonNegative = 4.0  # standard errors by which an image may differ without being corrected
     norm_momentum: Fraction = 0.01  # weight of the memory's statistics
-    capacity: Count = 64
-    seed: Seed = 2020
+    capacity: Count = 64  # images in the memory
+    seed: Seed = 2020  # seed of the method's random draws
 
     summary = "instance-aware batch norm, entropy descent on a balanced memory"
     search_space = spaces(lr=Log(1e-6, 1e-2), k=Choice(2, 3, 4, 6, 8), norm_momentum=Log(1e-3, 0.3))

@@ -22,14 +22,14 @@ class Rmt(GradientMethod):
     """Train all weights and biases towards an averaged teacher on images and their augmentations, and by
     contrast with class prototypes. The logits of student and teacher are added."""
 
-    optimizer: Literal["sgd", "adam"] = "sgd"
-    lr: NonNegative = 0.01
-    momentum: Momentum = 0.9
-    nesterov: bool = True
-    teacher_momentum: Fraction = 0.999
+    optimizer: Literal["sgd", "adam"] = "sgd"  # adam: without momentum
+    lr: NonNegative = 0.01  # learning rate
+    momentum: Momentum = 0.9  # momentum of SGD
+    nesterov: bool = True  # Nesterov momentum
+    teacher_momentum: Fraction = 0.999  # weight of the old teacher
     teacher_weight: NonNegative = 1.0  # λ_t
     contrast_weight: NonNegative = 1.0  # λ_c
-    seed: Seed = 2020
+    seed: Seed = 2020  # seed of the method's random draws
 
     summary = "symmetric mean teacher with contrast, without source data"
     search_space = spaces(

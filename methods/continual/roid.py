@@ -34,14 +34,14 @@ class Roid(GradientMethod):
     and unlike earlier ones; move parameters back to the source a little; correct predictions by the
     classes of their batch."""
 
-    optimizer: Literal["sgd", "adam"] = "sgd"
-    lr: NonNegative = 2.5e-4
-    momentum: Momentum = 0.9
-    nesterov: bool = True
+    optimizer: Literal["sgd", "adam"] = "sgd"  # adam: without momentum
+    lr: NonNegative = 2.5e-4  # learning rate
+    momentum: Momentum = 0.9  # momentum of SGD
+    nesterov: bool = True  # Nesterov momentum
     source_momentum: Fraction = 0.99  # weight of the adapted parameters; the source has the rest
-    temperature: Positive = 1 / 3
-    prior_correction: bool = True
-    seed: Seed = 2020
+    temperature: Positive = 1 / 3  # T of the sample weights
+    prior_correction: bool = True  # weight the output by the batch's classes
+    seed: Seed = 2020  # seed of the method's random draws
 
     summary = "weighted likelihood ratios, averaged with the source"
     search_space = spaces(lr=Log(1e-5, 1e-2), source_momentum=Choice(0.9, 0.99, 0.999))

@@ -26,13 +26,13 @@ class Rotta(MemoryMethod):
     """The teacher predicts. After every `capacity` images the student learns the teacher's predictions of
     the memory from augmented images, recent ones first, and the teacher follows it slowly."""
 
-    optimizer: Literal["sgd", "adam"] = "adam"
-    lr: NonNegative = 1e-3
-    momentum: Momentum = 0.9
+    optimizer: Literal["sgd", "adam"] = "adam"  # adam: without momentum
+    lr: NonNegative = 1e-3  # learning rate
+    momentum: Momentum = 0.9  # momentum of SGD
     teacher_rate: Fraction = 1e-3  # ν: weight of the student in the teacher
     norm_momentum: Fraction = 0.05  # weight of the memory in BatchNorm statistics
-    capacity: Count = 64
-    seed: Seed = 2020
+    capacity: Count = 64  # images in the memory
+    seed: Seed = 2020  # seed of the method's random draws
 
     summary = "averaged teacher, robust batch norm, balanced memory"
     search_space = spaces(

@@ -21,12 +21,12 @@ class Santa(GradientMethod):
     """Pull predictions of images and their augmentations to those of the frozen source, and features of an
     image, its augmentation and its nearest class prototype to each other."""
 
-    optimizer: Literal["sgd", "adam"] = "sgd"
-    lr: NonNegative = 0.01
-    momentum: Momentum = 0.9
-    nesterov: bool = True
-    contrast_weight: NonNegative = 1.0
-    seed: Seed = 2020
+    optimizer: Literal["sgd", "adam"] = "sgd"  # adam: without momentum
+    lr: NonNegative = 0.01  # learning rate
+    momentum: Momentum = 0.9  # momentum of SGD
+    nesterov: bool = True  # Nesterov momentum
+    contrast_weight: NonNegative = 1.0  # λ_c, weight of the contrastive loss
+    seed: Seed = 2020  # seed of the method's random draws
 
     summary = "anchored to the source, aligned by contrast"
     search_space = spaces(lr=Log(1e-5, 0.1), contrast_weight=Log(0.01, 10.0))
