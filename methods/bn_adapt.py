@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tta_bench.api import Choice, Fraction, Log, Method, Model, NonNegative, Source, Uniform, spaces
 from tta_bench_methods._shared.moments import mean_and_variance
-from tta_bench_methods._shared.stream_norms import (
+from tta_bench_methods._shared.norms.running import (
     RunningNorm,
     remember_,
     replace_batch_norms_,

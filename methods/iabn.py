@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from tta_bench.api import Choice, Count, Fraction, Log, Method, Model, NonNegative, Seed, Source, spaces
-from tta_bench_methods._shared.iabn import InstanceAwareNorm
 from tta_bench_methods._shared.image_memory import PbrsMemory, until_due
-from tta_bench_methods._shared.stream_norms import remember_, replace_batch_norms_, without_batch_norm
+from tta_bench_methods._shared.norms.instance_aware import InstanceAwareNorm
+from tta_bench_methods._shared.norms.running import remember_, replace_batch_norms_, without_batch_norm
 
 
 @dataclass

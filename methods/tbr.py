@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tta_bench.api import Fraction, Method, Model, Source, Uniform, spaces
-from tta_bench_methods._shared.stream_norms import (
+from tta_bench_methods._shared.norms.running import (
     RunningNorm,
     remember_,
     replace_batch_norms_,

@@ -10,7 +10,7 @@ from torch import Tensor
 from tta_bench.api import Model
 from tta_bench_methods._shared.gradient import GradientMethod
 from tta_bench_methods._shared.image_memory import ImageMemory
-from tta_bench_methods._shared.stream_norms import RunningNorm
+from tta_bench_methods._shared.norms.running import RunningNorm
 
 
 class MemoryMethod(GradientMethod):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tta_bench.api import Choice, Fraction, Log, Model, Momentum, NonNegative, Source, spaces
 from tta_bench_methods._shared.gradient import GradientMethod, entropy, mean_over
-from tta_bench_methods._shared.stream_norms import remember_, replace_batch_norms_, without_batch_norm
+from tta_bench_methods._shared.norms.running import remember_, replace_batch_norms_, without_batch_norm
 from tta_bench_methods.tbr import RenormalisedNorm
 
 PL_ABOVE = 0.4

@@ -14,7 +14,7 @@ from tta_bench_methods._shared.gradient import derived_seed, learning
 from tta_bench_methods._shared.jitter import jitter
 from tta_bench_methods._shared.losses import cross_entropy, symmetric_cross_entropy
 from tta_bench_methods._shared.memory_method import running_norms
-from tta_bench_methods._shared.stream_norms import RunningNorm
+from tta_bench_methods._shared.norms.running import RunningNorm
 from tta_bench_methods._shared.teacher import frozen_copy
 from tta_bench_methods.continual.rotta import Rotta, smoothed_entropy
 

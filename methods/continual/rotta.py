@@ -16,8 +16,8 @@ from tta_bench_methods._shared.image_memory import CstuMemory
 from tta_bench_methods._shared.jitter import jitter
 from tta_bench_methods._shared.losses import cross_entropy
 from tta_bench_methods._shared.memory_method import MemoryMethod, running_norms
-from tta_bench_methods._shared.robust_norm import RobustNorm
-from tta_bench_methods._shared.stream_norms import RunningNorm, remember_, replace_batch_norms_
+from tta_bench_methods._shared.norms.robust import RobustNorm
+from tta_bench_methods._shared.norms.running import RunningNorm, remember_, replace_batch_norms_
 from tta_bench_methods._shared.teacher import follow_, frozen_copy
 
 

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from tests.methods.streams import images, plain, predict, ready
 from tta_bench.api import Model
 from tta_bench.plugins import registry
-from tta_bench_methods._shared.iabn import InstanceAwareNorm
 from tta_bench_methods._shared.image_memory import CstuMemory, PbrsMemory, until_due
+from tta_bench_methods._shared.norms.instance_aware import InstanceAwareNorm
 
 
 @pytest.fixture

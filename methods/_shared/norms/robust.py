@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from tta_bench_methods._shared.stream_norms import RunningNorm
+from tta_bench_methods._shared.norms.running import RunningNorm
 
 
 class RobustNorm(RunningNorm):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from tta_bench_methods._shared.moments import mean_and_variance
-from tta_bench_methods._shared.stream_norms import RunningNorm
+from tta_bench_methods._shared.norms.running import RunningNorm
 
 
 class InstanceAwareNorm(RunningNorm):

@@ -1,0 +1,1 @@
+"""BatchNorm2d layers whose statistics follow the stream."""
