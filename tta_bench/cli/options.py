@@ -59,3 +59,11 @@ AllowMixed = Annotated[
 BitsOfBoth = Annotated[str | None, typer.Option(help="bit-widths of weights and activations, e.g. W8A8")]
 SetData = Annotated[list[str] | None, typer.Option("--set-data", help="data parameter, e.g. root=PATH")]
 Round = Annotated[int | None, typer.Option(help="round to show; default: the last")]
+MaxMemory = Annotated[
+    float | None, typer.Option("--max-memory", min=0, help="only rows that need at most so many MiB")
+]
+MaxForwards = Annotated[
+    float | None,
+    typer.Option("--max-forwards", min=0, help="only rows with at most so many forward passes per image"),
+]
+ForwardOnly = Annotated[bool, typer.Option("--forward-only", help="only rows without backward passes")]

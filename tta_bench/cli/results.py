@@ -8,8 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tta_bench.cli.app import app
-from tta_bench.cli.options import AllowMixed, AsJson, Device, Name, Names, Override, Planned, Results, Round
-from tta_bench.cli.output import show, tell_notes
+from tta_bench.cli.options import (
+    AllowMixed,
+    AsJson,
+    Device,
+    ForwardOnly,
+    MaxForwards,
+    MaxMemory,
+    Name,
+    Names,
+    Override,
+    Planned,
+    Results,
+    Round,
+)
+from tta_bench.cli.output import show, tell, tell_notes
 from tta_bench.files import write_errors
 from tta_bench.terminal import say, terminal_width
 
@@ -69,11 +82,18 @@ def table(
     earlier: Annotated[
         bool, typer.Option("--earlier", help="show complete cells of earlier runs instead of the last run")
     ] = False,
+    max_memory: MaxMemory = None,
+    max_forwards: MaxForwards = None,
+    forward_only: ForwardOnly = False,
 ) -> None:
     """Print the tables of a results folder, or with --plan FILE what is known of them before a run."""
     from tta_bench.tables.tidy_export import LAYOUT, export
 
     loaded = _tables(results, name, plan, override, earlier)
+    if forward_only or (max_memory, max_forwards) != (None, None):
+        limits = {"max_memory": max_memory, "max_forwards": max_forwards}
+        loaded, note = loaded.within(**limits, forward_only=forward_only, round=round)
+        tell(note)
     options: list[tuple[str, int | None]] = [(layout, round)]
     if layout == "all":  # a run over rounds has no round of its own
         options = [("per-corruption", round), ("long-term", None), ("cost", round)]
@@ -93,6 +113,21 @@ def table(
         with write_errors(output, "Choose another --output."):
             output.write_text(text + "\n", encoding="utf-8")
     say(text if output is None else output)
+
+
+@app.command()
+def best(
+    results: Results = Path("results"),
+    name: Names = None,
+    max_memory: MaxMemory = None,
+    max_forwards: MaxForwards = None,
+    forward_only: ForwardOnly = False,
+    round: Round = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print which row is the most accurate within limits, as the budget section of the report does."""
+    limits = {"max_memory": max_memory, "max_forwards": max_forwards}
+    show(_tables(results, name).best(**limits, forward_only=forward_only, round=round), as_json)
 
 
 @app.command()

@@ -37,6 +37,34 @@ class Tables:
 
         return TableView(build(self.frame, layout, **options))
 
+    def best(
+        self,
+        *,
+        max_memory: float | None = None,
+        max_forwards: float | None = None,
+        forward_only: bool = False,
+        round: int | None = None,
+    ) -> Description:
+        """The most accurate rows that need at most so much memory (MiB) and so many passes per image."""
+        from tta_bench.tables.limits import Limits, answer
+
+        text = answer(self.frame, Limits(max_memory, max_forwards, forward_only), round)
+        return Description(text, {"answer": text})
+
+    def within(
+        self,
+        *,
+        max_memory: float | None = None,
+        max_forwards: float | None = None,
+        forward_only: bool = False,
+        round: int | None = None,
+    ) -> tuple[Tables, str]:
+        """Tables of the rows within these limits, and a note on what they leave out."""
+        from tta_bench.tables.limits import Limits, narrowed
+
+        frame, note = narrowed(self.frame, Limits(max_memory, max_forwards, forward_only), round)
+        return Tables(lambda: frame), note
+
     def compare(
         self, reference: str = "zoa-mm25", *, table: str = "*", points: float = 0.5, percent: float = 3.0
     ) -> Description:
