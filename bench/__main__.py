@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from bench import compiled, engines, harness, isolation, loading, passes
+from bench import compiled, engines, harness, isolation, loading, passes, scale
 from bench.measure import Clock, Measure
 from tta_bench.cache import native_code
 from tta_bench.execution.process import keep_freed_memory
@@ -26,6 +26,8 @@ SECTIONS: dict[str, Callable[[Clock], Iterator[Measure]]] = {
     "grid": harness.grid,
     "added": harness.added,
     "workers": harness.workers,
+    "cells": scale.cells,
+    "drivers": scale.drivers,
     "isolation": isolation.isolation,
     "compiled": compiled.compiled,
     "engines": engines.engines,

@@ -36,7 +36,8 @@ class Disk(NamedTuple):
 
 def needed(cells: Sequence[Cell]) -> Disk:
     """What a grid reads and writes; images of unknown size count as 0."""
-    models = {cell.model.digest: skeleton(cell.model.make()) for cell in cells}
+    used = {cell.model.digest: cell.model for cell in cells}  # each is built once: large grids have few
+    models = {digest: skeleton(model.make()) for digest, model in used.items()}
     return Disk(
         images=_images(cells),
         weights=sum(p.numel() * p.element_size() for model in models.values() for p in model.parameters()),
