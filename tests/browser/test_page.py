@@ -19,6 +19,7 @@ from tta_bench.storage.store import ResultStore
 from tta_bench.tables import frame as frames
 from tta_bench.tables.best import best_methods
 from tta_bench.tables.build import build, tied
+from tta_bench.tables.limits import Limits, answer
 from tta_bench.tables.render import render
 from tta_bench.tables.table import Table, printed
 
@@ -258,6 +259,16 @@ def test_budget_answers_which_method(open_page: Open, answers: Answers) -> None:
         assert _answer(browser) == _best(answers, float(memory), float(forwards)), (memory, forwards)
     _set(browser, "#limit-memory", "1")
     assert "no row fits" in _text(browser, "#answer")
+
+
+def test_the_command_gives_the_same_answer(open_page: Open, results: Path) -> None:
+    tidy = frames.load(ResultStore(results, DEMO.name))
+    browser = open_page()
+    for memory, forwards in (("", ""), ("50", ""), ("26", "2"), ("", "1"), ("0.001", "")):
+        for name, value in (("memory", memory), ("forwards", forwards)):
+            _set(browser, f"#limit-{name}", value)
+        limits = Limits(float(memory) if memory else None, float(forwards) if forwards else None)
+        assert _text(browser, "#answer") == answer(tidy, limits)
 
 
 def test_sliders_move_the_budget(open_page: Open, answers: Answers) -> None:
