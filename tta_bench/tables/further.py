@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from pandas import DataFrame, Series
 
@@ -41,18 +42,17 @@ def _column(key: str, name: str, kind: Kind, measure: Measure) -> Callable[[Layo
 
 def _timed(key: str, name: str, measure: Measure) -> Callable[[LayoutInput, Slots], ColumnSpec]:
     """A column of times, each marked with where it was taken."""
-    return lambda _, shown: ColumnSpec(Column(key, name, "time"), measure, shown, mark=_place)
+    return lambda _, shown: ColumnSpec(Column(key, name, "time"), measure, shown, mark=_places)
 
 
-def _place(records: DataFrame) -> str:
-    """Host, device and threads behind the times of a row."""
-    names = ["host", "device", "threads"]
-    known = records[names].astype(object).fillna("").drop_duplicates()
-    places = [
-        f"{host or 'an unknown host'} ({device or 'unknown device'}, {_threads(threads)})"
-        for host, device, threads in known.itertuples(index=False)
-    ]
-    return f"timed on {' and '.join(places)}"
+def _places(records: DataFrame) -> dict[int, str]:
+    """Host, device and threads behind the times of each row."""
+    known: Any = records[["row", "host", "device", "threads"]].drop_duplicates().astype(object).fillna("")
+    found: dict[int, list[str]] = {}
+    for row, host, device, threads in known.itertuples(index=False):
+        place = f"{host or 'an unknown host'} ({device or 'unknown device'}, {_threads(threads)})"
+        found.setdefault(row, []).append(place)
+    return {row: f"timed on {' and '.join(places)}" for row, places in found.items()}
 
 
 def _threads(count: int) -> str:

@@ -75,7 +75,7 @@ class ColumnSpec:
     citation: Citation | None = None
     ranks: str = ""  # key of a column
     compares: RowId | None = None
-    mark: Callable[[DataFrame], str] | None = None  # from the records of a row
+    mark: Callable[[DataFrame], dict[int, str]] | None = None  # from the records to a text for each row
 
 
 @dataclass(frozen=True)

@@ -72,9 +72,7 @@ class Entries:
     def notes(self) -> dict[int, str]:
         """What the mark of the column says about each row."""
         needed = self.pivot.needed(self.spec)[self.pivot.ok["slot"]]
-        mark = self.spec.mark
-        groups: Any = self.pivot.ok[needed].groupby("row")
-        return {} if mark is None else {row: mark(own) for row, own in groups}
+        return {} if self.spec.mark is None else self.spec.mark(self.pivot.ok[needed])
 
     def _missing(self, row: int) -> str:
         """Why a row has no number: unsupported, failed, not run yet, or not recorded."""

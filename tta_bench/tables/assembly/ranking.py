@@ -8,7 +8,7 @@ from itertools import combinations
 
 from tta_bench.tables.assembly.entries import Entries
 from tta_bench.tables.layout import RowId
-from tta_bench.tables.statistics import TOO_LITTLE, Evidence, compare, holm, is_tie, ranks
+from tta_bench.tables.statistics import TOO_LITTLE, Evidence, compare, holm, ranks, ties_with
 from tta_bench.tables.table import Row, TableEntry, printed
 
 TIES = (
@@ -55,14 +55,15 @@ def ties(found: Sequence[Evidence | None]) -> list[list[int] | None]:
     """For each row, the rows that are tied with it; None if it has too little data."""
     known = {i: each for i, each in enumerate(found) if each is not None}
     tied: dict[int, list[int]] = {i: [] for i in known}
-    unknown = set()
-    for (i, ours), (j, theirs) in combinations(known.items(), 2):
-        tie = is_tie(ours, theirs)
-        if tie is None:
-            unknown |= {i, j}
-        elif tie:
-            tied[i].append(j)
-            tied[j].append(i)
+    unknown, numbers = set(), list(known)
+    for place, i in enumerate(numbers):
+        others = numbers[place + 1 :]
+        for j, tie in zip(others, ties_with(known[i], [known[j] for j in others]), strict=True):
+            if tie is None:
+                unknown |= {i, j}
+            elif tie:
+                tied[i].append(j)
+                tied[j].append(i)
     return [None if i in unknown else tied.get(i) for i in range(len(found))]
 
 
