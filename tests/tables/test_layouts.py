@@ -197,3 +197,36 @@ def test_every_layout_gives_the_interval_of_the_mean_over_seeds() -> None:
     assert entries(build(given, "per-corruption"), "ZOA")["fog"].interval == half  # over seeds alone
     assert entries(build(given, "cost"), "ZOA")["accuracy"].interval == half
     assert entries(build(given[given.seed == 0], "long-term"), "ZOA")["round_1"].interval is None
+
+
+# -- scenarios -------------------------------------------------------------------------------------
+
+
+def on_stream(name: str, accuracy: float, **changes: Any) -> list[pd.DataFrame]:
+    """Two methods on one stream, with a fingerprint and facts of its own."""
+    identity = json.dumps({"scenario": name, "order": name, "domains": None})
+    common = {"stream": name, "fingerprint": name, "identity": identity} | changes
+    return [cell("TENT", accuracy, **common), cell("ZOA", accuracy + 5, method_order=1, **common)]
+
+
+def test_scenarios_are_columns_in_the_order_of_the_file() -> None:
+    frame = pd.concat([*on_stream("mixed", 40.0), *on_stream("continual", 50.0)])
+    table = build(frame, "scenarios")
+    assert [column.key for column in table.columns] == ["mixed", "continual"]
+    assert values(table, "TENT") == {"mixed": 42.0, "continual": 52.0}, "at the last round"
+    assert values(table, "ZOA") == {"mixed": 47.0, "continual": 57.0}
+
+
+def test_a_scenario_may_have_other_severities_than_the_others() -> None:
+    rising = [part.assign(severity=[*[3] * 5, 5]) for part in on_stream("gradual", 30.0)]
+    frame = pd.concat([*rising, *on_stream("continual", 50.0)])
+    assert values(build(frame, "scenarios"), "TENT") == {"gradual": 32.0, "continual": 52.0}
+    other = pd.concat([*on_stream("continual", 50.0)[:1], *on_stream("continual", 50.0, severity=3)[1:]])
+    with pytest.raises(TableError, match="severities 3, 5"):
+        build(other, "long-term")
+
+
+def test_one_scenario_of_different_images_is_refused() -> None:
+    frame = pd.concat([*on_stream("mixed", 40.0)[:1], *on_stream("mixed", 40.0, fingerprint="other")[1:]])
+    with pytest.raises(TableError, match="streams at seed 1"):
+        build(frame, "scenarios")

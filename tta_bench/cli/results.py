@@ -55,7 +55,7 @@ def table(
         str,
         typer.Option(
             help="per-corruption, long-term, cost, pairs, gap, ablation, sweep, bank, datasets, "
-            "reset-vs-continual, or one of another package (`tta-bench list layouts`); "
+            "reset-vs-continual, scenarios, or one of another package (`tta-bench list layouts`); "
             "all (the first three); tidy (one row for each cell, round and domain, as csv, json or parquet)"
         ),
     ] = "all",

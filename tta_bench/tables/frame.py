@@ -273,6 +273,14 @@ def identity(cell: Record) -> dict[str, Any]:
         # The fingerprint covers the content of files; their paths may differ between machines.
         kept = {k: v for k, v in plugin["params"].items() if not (plugin["fingerprint"] and _is_path(v))}
         found |= {f"{axis}.{name}": value for name, value in kept.items()}
+    if "visits" in cell:  # other domains than those of the file, or several times
+        places = {tuple(place[:2]) for visits in cell["visits"] for place in visits}
+        found["domains"] = sorted(places)
+    later = ("domain_order", "straddle", "adapt_every", "window")
+    found |= {name: cell[name] for name in later if name in cell}
+    if scenario := cell.get("scenario"):
+        found |= {"scenario": scenario["use"], "scenario.version": scenario["version"]}
+        found |= {f"scenario.{name}": value for name, value in scenario["params"].items()}
     return found | {f"corruption.{each['use']}": each["version"] for each in cell["corruptions"]}
 
 

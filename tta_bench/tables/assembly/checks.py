@@ -28,11 +28,12 @@ def refuse_mixed(given: LayoutInput, records: DataFrame) -> list[str]:
 
     `records` are those that the table shows.
     """
-    cells = given.cells
+    # A layout that puts several streams in one row says in `arrival` which stream a cell is on.
+    cells = given.cells.assign(stream=given.cells.get("arrival", given.cells["stream"]))
     of_records = records.join(cells[["stream", "data", "seed", "key"]], on="cell")
     mixed = [
         *_several(cells, ["facet"], "data", "data")[:1],
-        *_several(of_records[of_records["severity"] > 0], ["stream"], "severity", "severities")[:1],
+        *_severities(of_records)[:1],
         *_fingerprints(of_records[of_records["ok"]]),
         *(f"versions {listed(found)} of {method}" for method, found in mixed_versions(cells).items()),
         *_identities(cells),
@@ -86,6 +87,16 @@ def _several(table: DataFrame, by: list[str], name: str, what: str) -> list[str]
     """A text for each group with several values."""
     found = table.groupby(by, sort=False)[name].unique()
     return [f"{what} {listed(values)}" for values in found if len(values) > 1]
+
+
+def _severities(records: DataFrame) -> list[str]:
+    """A text for each stream whose cells have different severities; a scenario may have several itself."""
+    found = []
+    for _, of_stream in records[records["severity"] > 0].groupby("stream", sort=False):
+        sets = of_stream.groupby("cell", sort=False)["severity"].agg(lambda each: listed(set(each)))
+        if sets.nunique() > 1:
+            found.append(f"severities {listed(of_stream['severity'].unique())}")
+    return found
 
 
 def _fingerprints(ok: DataFrame) -> list[str]:
