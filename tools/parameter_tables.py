@@ -1,4 +1,4 @@
-"""Write the tables of parameters and ranges into docs/methods.md and docs/quantizers.md, from the classes.
+"""Write the tables of parameters and ranges into the pages of docs/, from the classes.
 
 python tools/parameter_tables.py
 """
@@ -15,7 +15,7 @@ from tta_bench.config.parameters import describe_fields
 from tta_bench.plugins import registry
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = {"methods": DOCS / "methods.md", "quantizers": DOCS / "quantizers.md"}
+PAGES = {name: DOCS / f"{name}.md" for name in ("methods", "quantizers", "streams")}
 
 
 def page(group: str) -> str:
