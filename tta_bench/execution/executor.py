@@ -21,7 +21,7 @@ from tta_bench.execution.cell.adaptation import Adaptation
 from tta_bench.execution.cell.cell_run import CellRun
 from tta_bench.execution.messages import Delivery, RunPolicy, Start, StopRequested
 from tta_bench.execution.model_cache import ModelCache
-from tta_bench.execution.process import choose_device, device_name, keep_freed_memory
+from tta_bench.execution.process import choose_device, device_name, keep_freed_memory, resident_bytes
 from tta_bench.execution.stream_reader import StreamReader
 from tta_bench.execution.time_limit import TimeLimit, within
 from tta_bench.footprint import account, cache
@@ -148,12 +148,17 @@ class Executor:
                 for each in _with_repetitions(_record(cell, "ok") | place | result | origin, run.resolved)
             ]
             last = position + 1 == run.resolved.positions
-            counted = {"measured_bytes": run.meter.peak_bytes} if run.meter.peak_bytes and last else None
+            counted = self._counted(run) if last else None
             yield Delivery(cell.key, records, run.after(position), counted)
         except BROKEN:
             run.over = True
             yield Delivery(cell.key, [_failure(cell) | where])
         return True
+
+    def _counted(self, run: CellRun) -> Record | None:
+        """Memory at the end of a cell: CUDA's peak, and all that this process holds in main memory."""
+        found = {"measured_bytes": run.meter.peak_bytes or None, "resident_bytes": resident_bytes()}
+        return {name: size for name, size in found.items() if size is not None} or None
 
     def _origin(self, cell: Cell, fingerprint: str) -> Record:
         """Which stream a cell has seen, and where."""

@@ -185,6 +185,7 @@ class CellDescription(StoredDict):
     memory_bytes: NotRequired[Count]
     packed_bytes: NotRequired[Count]
     measured_bytes: NotRequired[Count]
+    resident_bytes: NotRequired[Count]  # of the whole process, with everything else that it holds
 
 
 class PluginRow(StoredDict):

@@ -117,6 +117,7 @@ class Assembly:
         return {
             "skipped": skipped(self.pivot.ok),
             "other_code": by_row["other_code"].any().to_numpy(),
+            "engines": by_row["engine_note"].agg(lambda each: "; ".join(sorted(set(each) - {""}))).to_numpy(),
             "codes": codes.to_numpy(),
             "versions": versions.to_numpy(),
         }
@@ -127,6 +128,7 @@ class Assembly:
         marks = (
             *mark(RESET if id.reset == "domain" else ""),
             *mark(facts["skipped"].get(number, "")),
+            *mark(facts["engines"][number]),
             *mark(OTHER_CODE if facts["other_code"][number] else ""),
             *mark(MIXED_CODE if facts["codes"][number] > 1 else ""),
         )

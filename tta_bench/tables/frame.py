@@ -20,8 +20,18 @@ from tta_bench.storage.store import ResultStore
 MIB = 2**20
 # -- columns, in the order of the frame ---------------------------------------------------------------
 NAMES = ("benchmark", "key", "data", "model", "quantizer", "bits", "method", "variant", "reset", "stream")
-FACTS = ("version", "model_plugin", "method_plugin", "params", "identity", "code", "environment", "data_note")
-MEMORY = ("memory", "packed", "measured")
+FACTS = (
+    "version",
+    "model_plugin",
+    "method_plugin",
+    "params",
+    "identity",
+    "code",
+    "environment",
+    "data_note",
+    "engine_note",
+)
+MEMORY = ("memory", "packed", "measured", "resident")
 ORDERS = ("model_order", "quantizer_order", "method_order")
 INTEGERS = ("seed", "threads", "batch_size", "rounds")
 COUNTS = (
@@ -180,7 +190,10 @@ class _Columns:
                 **texts,
                 "repeats": number["repeats"],
                 "correct_per_batch": np.concatenate(self.batches),
-                **{name: spread(name) for name in ("threads", *(f"{name}_mib" for name in MEMORY))},
+                **{
+                    name: spread(name)
+                    for name in ("threads", "agreement", *(f"{name}_mib" for name in MEMORY))
+                },
                 **{name: spread(name) for name in ("backprop", "other_code", *FACTS)},
                 **{name: spread(name) for name in ("batch_size", "rounds", *ORDERS)},
                 "domain_order": place[3],
@@ -259,9 +272,27 @@ def _facts(cell: Record, facts: Record, lines: Sequence[Record]) -> dict[str, An
         "stream": labels.get("stream", ""),
         "identity": json.dumps(identity(cell), sort_keys=True),
         "data_note": facts.get("data_note") or "",
+        "engine_note": _engine_note(facts.get("engine")),
+        "agreement": _agreement(facts.get("engine")),
         "other_code": any(line.get("code", cell["code"]) != cell["code"] for line in lines),
         "environment": _environment(facts.get("environments", {}), lines),
     }
+
+
+def _agreement(engine: Record | None) -> float:
+    """The share of images (%) on which an integer engine predicts the class of the simulation."""
+    return np.nan if engine is None else 100 * engine["same_top1"] / engine["images"]
+
+
+def _engine_note(engine: Record | None) -> str:
+    """The footnote of a cell on an integer engine; empty for a simulation."""
+    if engine is None:
+        return ""
+    return (
+        f"{engine['name']} against the simulation when it was loaded: the same class on "
+        f"{engine['same_top1']} of {engine['images']} calibration images, logits within "
+        f"{engine['largest_difference']:.2g}"
+    )
 
 
 def identity(cell: Record) -> dict[str, Any]:

@@ -18,7 +18,8 @@ OF_THE_CELL: dict[str, Any] = {
     "version": "", "seed": 0, "backprop": None, "memory_mib": np.nan, "packed_mib": np.nan,
     "measured_mib": np.nan, "model_order": 0, "quantizer_order": 0, "method_order": 0, "data": "",
     "model_plugin": "", "method_plugin": "", "params": "{}", "batch_size": 1, "rounds": 1, "identity": "{}",
-    "data_note": "", "code": "", "environment": "", "other_code": False, "threads": 0,
+    "data_note": "", "code": "", "environment": "", "other_code": False, "threads": 0, "engine_note": "",
+    "agreement": np.nan, "resident_mib": np.nan,
 }  # fmt: skip
 OF_THE_RECORD: dict[str, Any] = {
     "round": np.nan, "corruption": None, "severity": 0, "visit": 1, "domain_order": 0, "status": "pending",
@@ -31,6 +32,7 @@ OF_THE_RECORD: dict[str, Any] = {
 OPTIONAL = {
     "identity", "data_note", "code", "environment", "other_code", "threads", "stream", "counters", "top5",
     "class_accuracy", "ece", "seconds", "host", "device", "correct_per_batch", "visit",
+    "engine_note", "agreement", "resident_mib",
 }  # fmt: skip
 SLOT = ["round", "corruption", "severity", "facet"]
 STOPPED = ("unsupported", "failed")
