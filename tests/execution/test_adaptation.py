@@ -20,6 +20,7 @@ from tta_bench.execution.messages import Start
 from tta_bench.grid import Cell
 from tta_bench.planning.sharing import resolve
 from tta_bench.storage.record import Record
+from tta_bench.tune.goal import goals
 
 Write = Callable[..., Path]
 
@@ -210,3 +211,9 @@ def test_contradictions_are_named_with_their_remedy(
 ) -> None:
     with pytest.raises(ConfigError, match=problem):
         config.load(write_yaml(stream=STREAM | stream))
+
+
+def test_tuning_refuses_other_scenarios(write_yaml: Write) -> None:
+    stream = {"corruptions": ["spatter"], "scenario": "mixed"}
+    with pytest.raises(ConfigError, match=r"stream\.scenario: tuning runs on continual streams only"):
+        goals(config.load(write_yaml(stream=stream)), "file")

@@ -97,6 +97,9 @@ def held_out(benchmark: Benchmark, file: str) -> Benchmark:
     for name in ("severity", "batch_size"):
         if len(getattr(benchmark.stream, name)) > 1:
             problems.append(Problem(f"stream.{name}", "tuning takes one value. Set it with -o."))
+    if [choice.use for choice in benchmark.scenarios] != ["continual"]:
+        text = "tuning runs on continual streams only. Set it with -o stream.scenario=continual."
+        problems.append(Problem("stream.scenario", text))
     if problems:
         raise ConfigError(file, problems)
     changes = {"corruptions": tune.corruptions, "rounds": tune.rounds}
