@@ -23,6 +23,7 @@ from bench.measure import Clock, Measure
 CELLS = tuple(int(size) for size in os.environ.get("SCALE_CELLS", "100,1000,5000,20000").split(","))
 WORKERS = tuple(int(count) for count in os.environ.get("SCALE_WORKERS", "1,2,8,32,64").split(","))
 EXPONENT = "≤ 1.1"
+NODE = "127.0.0.5"  # Ray replaces 127.0.0.1 by the address of the machine
 METHODS = 20
 CELLS_OF_DRIVERS = 400
 PLUGIN = '''
@@ -108,15 +109,15 @@ def drivers(_: Clock) -> Iterator[Measure]:
 def _cluster(folder: Path, environment: dict[str, str]) -> tuple[str, subprocess.Popen[bytes]]:
     """The address and the process of a Ray node that claims a core for every worker."""
     with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
+        free.bind((NODE, 0))
         port = free.getsockname()[1]
-    head = ("--head", "--block", "--node-ip-address=127.0.0.1", f"--port={port}", f"--temp-dir={folder}")
+    head = ("--head", "--block", f"--node-ip-address={NODE}", f"--port={port}", f"--temp-dir={folder}")
     cores = ("--include-dashboard=false", "--disable-usage-stats", f"--num-cpus={max(WORKERS)}")
     command = [str(Path(sys.executable).parent / "ray"), "start", *head, *cores]
     node = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while node.poll() is None and socket.socket().connect_ex(("127.0.0.1", port)):
+    while node.poll() is None and socket.socket().connect_ex((NODE, port)):
         time.sleep(0.1)
-    return f"127.0.0.1:{port}", node
+    return f"{NODE}:{port}", node
 
 
 def _plugin(folder: Path) -> dict[str, str]:
