@@ -23,6 +23,12 @@ DOMAINS = [(name, 5) for name in SETS["imagenet-c-15"]]
 ROUNDS, IMAGES, BATCH = 10, 640, 64
 REPEATING = 2  # of the methods: their rounds are equal, and one line holds all
 EXPONENT = "≤ 1.1"
+LAUNCHER = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss)
+"""
 
 
 def growth(_: Clock) -> Iterator[Measure]:
@@ -57,14 +63,16 @@ def exponent(values: Sequence[float]) -> float:
 
 
 def measured(*arguments: str) -> tuple[float, float]:
-    """CPU seconds and peak memory (MiB) of a command in a process of its own."""
+    """CPU seconds and peak memory (MiB) of a command.
+
+    A small process starts it: a child of this one would count the memory of PyTorch here as its own.
+    """
     command = [sys.executable, "-m", "tta_bench.cli", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
-    return used.ru_utime + used.ru_stime, used.ru_maxrss / 2**10
+    outcome = subprocess.run([sys.executable, "-c", LAUNCHER, *command], capture_output=True, text=True)
+    if outcome.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with {outcome.returncode}: {outcome.stderr}")
+    seconds, kib = map(float, outcome.stdout.split())
+    return seconds, kib / 2**10
 
 
 # -- the folder --------------------------------------------------------------------------------------
