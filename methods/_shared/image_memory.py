@@ -39,6 +39,7 @@ class ImageMemory:
         """Bring it to its full size with copies of an image, for byte counts."""
         self.images = [image.clone() for _ in range(self.capacity)]
         self.labels = [0] * self.capacity
+        self.arrived = self.capacity - 1  # so that the next image makes the memory due
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that later decisions depend on."""
