@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from bench.measure import Clock, Measure
 CELLS = tuple(int(size) for size in os.environ.get("SCALE_CELLS", "100,1000,5000,20000").split(","))
 WORKERS = tuple(int(count) for count in os.environ.get("SCALE_WORKERS", "1,2,8,32,64").split(","))
 EXPONENT = "≤ 1.1"
-NODE = "127.0.0.5"  # Ray replaces 127.0.0.1 by the address of the machine
+NODE = "127.0.0.2"  # Ray replaces 127.0.0.1 by the address of the machine
 METHODS = 20
 CELLS_OF_DRIVERS = 400
 PLUGIN = '''
@@ -128,7 +129,8 @@ def _plugin(folder: Path) -> dict[str, str]:
     (place / "idle_method.py").write_text(PLUGIN)
     (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: idle\nVersion: 1.0\n")
     (facts / "entry_points.txt").write_text("[tta_bench.methods]\nidle = idle_method:Idle\n")
-    return os.environ | {"PYTHONPATH": str(place)}
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(16)}
+    return os.environ | token | {"PYTHONPATH": str(place)}
 
 
 def _benchmark(folder: Path, size: int) -> Path:
