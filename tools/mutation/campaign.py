@@ -14,7 +14,16 @@ from typing import Any
 
 from mutation.generate import Mutant, unchanged
 from mutation.report import Verdict, verdict
-from mutation.sandbox import GRACE_SECONDS, PATIENCE, Running, Sandbox, TestRun, end_group, finished, wait
+from mutation.sandbox import (
+    GRACE_SECONDS,
+    PATIENCE,
+    Sandbox,
+    StartedTests,
+    TestRun,
+    end_group,
+    finished,
+    wait,
+)
 from mutation.session import AT_IMPORT
 
 SLOW_SECONDS = 1.0  # of processor time; longer tests are left out, as they would run for every survivor
@@ -66,7 +75,7 @@ def verdicts(
     waiting: list[tuple[Mutant, Sequence[str]]] = [
         (mutant, base.tests_of(mutant)) for mutant in reversed(mutants)
     ]
-    busy: dict[int, tuple[Sandbox, Mutant, Sequence[str], Running]] = {}
+    busy: dict[int, tuple[Sandbox, Mutant, Sequence[str], StartedTests]] = {}
     free = list(sandboxes)
     try:
         while waiting or busy:
@@ -96,7 +105,7 @@ def verdicts(
                 sandbox.write(path, source)
 
 
-def _start(sandbox: Sandbox, base: Baseline, mutant: Mutant, tests: Sequence[str]) -> Running:
+def _start(sandbox: Sandbox, base: Baseline, mutant: Mutant, tests: Sequence[str]) -> StartedTests:
     sandbox.write(mutant.path, mutant.source)
     files = [file for file in base.files if any(test.startswith(file) for test in tests)]
     return sandbox.start(TestRun(files, tests), base.limit(), WALL * base.limit())

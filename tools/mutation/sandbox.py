@@ -50,7 +50,7 @@ class TestRun:
 
 
 @dataclass
-class Running:
+class StartedTests:
     """A forked process, and where it writes what it found."""
 
     pid: int
@@ -88,7 +88,7 @@ class Sandbox:
         for compiled in (self.tree / path).parent.glob(f"__pycache__/{Path(path).stem}.*"):
             compiled.unlink()
 
-    def start(self, run: TestRun, cpu_seconds: float, wall_seconds: float) -> Running:
+    def start(self, run: TestRun, cpu_seconds: float, wall_seconds: float) -> StartedTests:
         """Fork a process that runs the tests."""
         if any(name in sys.modules for name in PACKAGES):
             raise RuntimeError("the project is imported already, so that a mutant would have no effect")
@@ -102,7 +102,7 @@ class Sandbox:
                 code = _run_tests(run, self.tree, answer)
             finally:
                 os._exit(code)
-        return Running(pid, answer, time.monotonic(), wall_seconds)
+        return StartedTests(pid, answer, time.monotonic(), wall_seconds)
 
     def _enter(self, cpu_seconds: float, log: Path) -> None:
         """Become a process of its own in the copy: output, limits, path."""
@@ -165,7 +165,7 @@ def _is_installed(module: ModuleType) -> bool:
     return path.startswith((sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")))
 
 
-def finished(running: Running) -> tuple[str, dict[str, Any]] | None:
+def finished(running: StartedTests) -> tuple[str, dict[str, Any]] | None:
     """`passed`, `failed` or `timeout` and what the process found, or None while it runs."""
     pid, state, usage = os.wait4(running.pid, os.WNOHANG)
     late = time.monotonic() - running.started > running.wall_seconds
@@ -186,13 +186,13 @@ def finished(running: Running) -> tuple[str, dict[str, Any]] | None:
     return ("passed" if os.WEXITSTATUS(state) == 0 else "failed"), answer
 
 
-def end_group(running: Running) -> None:
+def end_group(running: StartedTests) -> None:
     """End the process and all that it has started and not ended."""
     with suppress(ProcessLookupError):
         os.killpg(running.pid, signal.SIGKILL)
 
 
-def wait(running: Running) -> tuple[str, dict[str, Any]]:
+def wait(running: StartedTests) -> tuple[str, dict[str, Any]]:
     """What a process found, once it has ended."""
     while (found := finished(running)) is None:
         time.sleep(0.02)
