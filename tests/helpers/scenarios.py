@@ -30,6 +30,7 @@ ENTRY_POINTS = """[tta_bench.streams]
 interleaved = tta_bench_interleaved:Interleaved
 there-and-back = outside_scenarios:ThereAndBack
 by-label = outside_scenarios:ByLabel
+no-order = outside_scenarios:NoOrder
 """
 
 
@@ -55,6 +56,17 @@ class ByLabel(Scenario):
     def problems(self, count: int, classes: int, domains: Sequence[Domain], batch_size: int) -> list[str]:
         few = f"{count} images are fewer than {self.least}. Raise stream.limit."
         return [few] if count < self.least else []
+
+
+@dataclass
+class NoOrder(Scenario):
+    """One segment of all domains, which cannot be arranged."""
+
+    def schedule(self, domains: Sequence[Domain], rng: np.random.Generator) -> list[tuple[Domain, ...]]:
+        return [tuple(domains)]
+
+    def arrange(self, images: SegmentImages) -> np.ndarray:
+        raise ValueError("there is no order")
 
 
 def small(name: str) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from tta_bench.plugins import registry
 from tta_bench.storage.format import MANIFEST_FORMAT
 from tta_bench.storage.record import Record, as_json
 from tta_bench.storage.store import ResultStore
+from tta_bench.tables.frame import load_results
 
 Write = Callable[..., Path]
 METHODS = ["source", "t3a", {"use": "tent", "name": "TENT"}]
@@ -182,3 +183,20 @@ def test_status_verify_and_merge_know_visits(write_yaml: Write, tmp_path: Path) 
     for row in store.manifest()["cells"]:
         assert len(store.read(row["key"])) == row["records_expected"]
     assert "6 done" in tta_bench("run", str(file), "--results", results).stderr
+
+
+def test_a_failure_in_a_segment_of_several_domains_is_told(write_yaml: Write, tmp_path: Path) -> None:
+    """Its record has a round and no domain."""
+    file = write_yaml(methods=["tent"], quantizers=["fp32"], stream=STREAM | {"scenario": "no-order"})
+    results = str(tmp_path / "results")
+    ran = tta_bench("run", str(file), "--results", results)
+    assert ran.returncode == 1
+    assert "1 failed" in ran.stderr
+    status = tta_bench("status", "--results", results)
+    assert "small: 1 failed\n" in status.stdout
+    assert "ValueError: there is no order" in status.stdout
+    assert "torn or damaged" not in status.stderr
+    frame = load_results(results)
+    assert set(zip(frame["round"], frame["status"], strict=True)) == {(1, "failed"), (2, "pending")}
+    assert len(frame) == 4
+    assert frame["reason"][frame["round"] == 1].str.contains("there is no order").all()

@@ -214,6 +214,10 @@ def _placed(
         if rounds[0] is None:
             stop = line
             continue
+        if line["status"] != "ok" and "corruption" not in line:  # of a segment with several domains
+            left = [at for place, at in index.items() if place[0] == rounds[0] and at not in line_of]
+            line_of |= dict.fromkeys(left, number)
+            continue
         _, *visit = round_and_domain(line)
         for later, round_ in enumerate(rounds):
             at = index[(round_, *visit)]
