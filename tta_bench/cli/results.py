@@ -134,7 +134,12 @@ def best(
 def compare(
     results: Results = Path("results"),
     name: Names = None,
-    reference: Annotated[str, typer.Option(help="published numbers to compare with")] = "zoa-mm25",
+    reference: Annotated[
+        str,
+        typer.Option(
+            help="published numbers to compare with, or `embedded`: the default benchmark as shipped"
+        ),
+    ] = "zoa-mm25",
     table: Annotated[str, typer.Option(help="only this published table, e.g. tab:cost")] = "*",
     points: Annotated[float, typer.Option(min=0, help="tolerance for accuracies, in points")] = 0.5,
     percent: Annotated[float, typer.Option(min=0, help="tolerance for all other numbers, in percent")] = 3.0,
