@@ -21,6 +21,7 @@ NAME = "embedded"
 FILE = Path(__file__).parents[1] / "assets" / "embedded" / "quickstart.csv"
 CELL = ["key", "model", "quantizer", "bits", "method", "seed"]
 DOMAIN = ["corruption", "severity"]
+ORDER = ["model_order", "quantizer_order", "method_order", "domain_order", "round"]
 Agreement = Literal["equal", "within", "off", "not run"]
 AGREEMENTS: tuple[Agreement, ...] = ("equal", "within", "off", "not run")
 # Points of mean accuracy over the 15 domains in one round. Processors round sums differently: predictions
@@ -50,7 +51,7 @@ def wide(frame: DataFrame) -> DataFrame:
     `correct` has a number for each round, or a single one if all rounds repeat the first.
     """
     done = frame[frame["key"].isin(_finished(frame))]
-    by_round = done.sort_values("round").groupby([*CELL, *DOMAIN], observed=True, sort=False)
+    by_round = done.sort_values(ORDER).groupby([*CELL, *DOMAIN], observed=True, sort=False)
     found = by_round.agg(
         n=("n", "first"), rounds=("rounds", "first"), correct=("correct", list)
     ).reset_index()
