@@ -12,7 +12,6 @@ from tta_bench.terminal import say
 app = typer.Typer(
     help="Compare test-time adaptation methods on quantised image classifiers: one YAML in, tables out.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

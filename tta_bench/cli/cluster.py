@@ -34,9 +34,7 @@ def submit(
     limit: options.Limit = None,
     override: options.Override = None,
     micro: options.Micro = False,
-    overwrite: Annotated[
-        str, typer.Option(help="which cells to compute again: missing (none), failed or all")
-    ] = "missing",
+    overwrite: options.Overwrite = "missing",
 ) -> None:
     """Run FILE on a cluster as a Ray job, which goes on when this machine is switched off.
 

@@ -28,9 +28,7 @@ def run(
     limit: options.Limit = None,
     override: options.Override = None,
     micro: options.Micro = False,
-    overwrite: Annotated[
-        str, typer.Option(help="which cells to compute again: missing (none), failed or all")
-    ] = "missing",
+    overwrite: options.Overwrite = "missing",
     ray_address: options.RayAddress = None,
     presets: options.Presets = None,
     keep_stale: Annotated[

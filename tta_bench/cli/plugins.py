@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from tta_bench.cli import completion, options
 from tta_bench.cli.app import app
 from tta_bench.cli.options import AsJson, BitsOfBoth, Results, SetData
 from tta_bench.cli.output import show
@@ -16,7 +17,12 @@ from tta_bench.terminal import say
 
 @app.command()
 def new(
-    kind: Annotated[str, typer.Argument(help="method, quantizer, model, timm-model, data or corruption")],
+    kind: Annotated[
+        str,
+        typer.Argument(
+            help="method, quantizer, model, timm-model, data or corruption", autocompletion=completion.kinds
+        ),
+    ],
     name: Annotated[str, typer.Argument(help="its name in benchmark files: letters, digits, dashes")],
     into: Annotated[Path, typer.Option("--into", help="parent folder of the new package")] = Path(),
 ) -> None:
@@ -30,10 +36,16 @@ def new(
 @app.command("list")
 def list_plugins(
     group: Annotated[
-        str | None, typer.Argument(help="methods, quantizers, models, data, corruptions or streams")
+        str | None,
+        typer.Argument(
+            help="methods, quantizers, models, data, corruptions or streams", autocompletion=completion.groups
+        ),
     ] = None,
     name: Annotated[
-        str | None, typer.Argument(help="a plugin of the group: describe every parameter of it")
+        str | None,
+        typer.Argument(
+            help="a plugin of the group: describe every parameter of it", autocompletion=completion.of_group
+        ),
     ] = None,
     long: Annotated[
         bool, typer.Option("--long", help="import the plugins and show their properties and parameters")
@@ -49,7 +61,10 @@ def list_plugins(
 
 @app.command()
 def recipes(
-    name: Annotated[str | None, typer.Argument(help="print this recipe; default: list all")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="print this recipe; default: list all", autocompletion=completion.recipes),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the benchmark files that ship with tta-bench, or print one of them."""
@@ -74,7 +89,10 @@ def schema() -> None:
 
 @app.command()
 def check(
-    plugin: Annotated[str, typer.Argument(help="a plugin's name, or group/name")],
+    plugin: Annotated[
+        str,
+        typer.Argument(help="a plugin's name, or group/name", autocompletion=completion.any_plugin),
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Run the contract suite on an installed plugin, built-in or third-party."""
@@ -102,11 +120,18 @@ app.add_typer(models, name="models")
 
 @models.command("check")
 def check_model(
-    model: Annotated[str, typer.Argument(help="a model's name")],
-    data: Annotated[str, typer.Option(help="data with clean, labelled images")] = "cifar10-mini",
+    model: Annotated[str, typer.Argument(help="a model's name", autocompletion=completion.plugins("models"))],
+    data: Annotated[
+        str,
+        typer.Option(help="data with clean, labelled images", autocompletion=completion.plugins("data")),
+    ] = "cifar10-mini",
     set: Annotated[
         list[str] | None,
-        typer.Option("--set", help="model parameter, e.g. weights=PATH or stride=v1"),
+        typer.Option(
+            "--set",
+            help="model parameter, e.g. weights=PATH or stride=v1",
+            autocompletion=completion.parameters("models", "model"),
+        ),
     ] = None,
     set_data: SetData = None,
     limit: Annotated[int, typer.Option(min=1, help="number of images")] = 1000,
@@ -129,12 +154,21 @@ def check_model(
 
 @app.command()
 def memory(
-    model: Annotated[str, typer.Option(help="a model's name")],
-    method: Annotated[str, typer.Option(help="a method's name")] = "source",
-    quantizer: Annotated[str, typer.Option(help="a quantizer's name")] = "fp32",
+    model: options.ModelName,
+    method: Annotated[
+        str, typer.Option(help="a method's name", autocompletion=completion.plugins("methods"))
+    ] = "source",
+    quantizer: options.QuantizerName = "fp32",
     bits: BitsOfBoth = None,
     batch_size: Annotated[int, typer.Option(min=1, help="images per batch")] = 64,
-    set: Annotated[list[str] | None, typer.Option("--set", help="method parameter, e.g. filter_k=20")] = None,
+    set: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="method parameter, e.g. filter_k=20",
+            autocompletion=completion.parameters("methods", "method"),
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the memory of one adaptation step. No weights, data or GPU are needed."""
@@ -148,23 +182,18 @@ def memory(
 
 @app.command()
 def quantize(
-    model: Annotated[str, typer.Option(help="a model's name")],
-    quantizer: Annotated[str, typer.Option(help="a quantizer's name")],
+    model: options.ModelName,
+    quantizer: options.QuantizerName,
     bits: BitsOfBoth = None,
-    data: Annotated[
-        str, typer.Option(help="data whose clean images are used for calibration")
-    ] = "cifar10-mini",
-    set: Annotated[
-        list[str] | None, typer.Option("--set", help="quantizer parameter, e.g. scale=minmax")
-    ] = None,
-    set_model: Annotated[
-        list[str] | None, typer.Option("--set-model", help="model parameter, e.g. weights=PATH")
-    ] = None,
+    data: options.CalibrationData = "cifar10-mini",
+    set: options.SetQuantizer = None,
+    set_model: options.SetModel = None,
     set_data: SetData = None,
     engine: Annotated[
         str | None,
         typer.Option(
-            help="integer engine: also print its agreement with the simulation and its integer products"
+            help="integer engine: also print its agreement with the simulation and its integer products",
+            autocompletion=completion.field_of("quantizers.uniform", "engine"),
         ),
     ] = None,
     threads: Annotated[
@@ -185,19 +214,13 @@ def quantize(
 
 @app.command()
 def export(
-    model: Annotated[str, typer.Option(help="a model's name")],
+    model: options.ModelName,
     output: Annotated[Path, typer.Option("--output", help="folder to write to")],
-    quantizer: Annotated[str, typer.Option(help="a quantizer's name")] = "uniform",
+    quantizer: options.QuantizerName = "uniform",
     bits: BitsOfBoth = None,
-    data: Annotated[
-        str, typer.Option(help="data whose clean images are used for calibration")
-    ] = "cifar10-mini",
-    set: Annotated[
-        list[str] | None, typer.Option("--set", help="quantizer parameter, e.g. scale=minmax")
-    ] = None,
-    set_model: Annotated[
-        list[str] | None, typer.Option("--set-model", help="model parameter, e.g. weights=PATH")
-    ] = None,
+    data: options.CalibrationData = "cifar10-mini",
+    set: options.SetQuantizer = None,
+    set_model: options.SetModel = None,
     set_data: SetData = None,
     as_json: AsJson = False,
 ) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tta_bench.cli import completion
 from tta_bench.cli.app import app
 from tta_bench.cli.options import (
     AllowMixed,
@@ -56,16 +57,25 @@ def table(
         typer.Option(
             help="per-corruption, long-term, cost, pairs, gap, ablation, sweep, bank, datasets, "
             "reset-vs-continual, scenarios, or one of another package (`tta-bench list layouts`); "
-            "all (the first three); tidy (one row for each cell, round and domain, as csv, json or parquet)"
+            "all (the first three); tidy (one row for each cell, round and domain, as csv, json or parquet)",
+            autocompletion=completion.layouts,
         ),
     ] = "all",
     format: Annotated[
-        str, typer.Option("--format", help="text, latex (or tex), longtable, markdown, csv, json or html")
+        str,
+        typer.Option(
+            "--format",
+            help="text, latex (or tex), longtable, markdown, csv, json or html",
+            autocompletion=completion.formats,
+        ),
     ] = "text",
     round: Round = None,
     parameter: Annotated[str | None, typer.Option(help="parameter of a sweep, if several vary")] = None,
     reference: Annotated[
-        str | None, typer.Option(help="add published rows in italics, e.g. zoa-mm25")
+        str | None,
+        typer.Option(
+            help="add published rows in italics, e.g. zoa-mm25", autocompletion=completion.references
+        ),
     ] = None,
     further: Annotated[
         str | None,
@@ -137,7 +147,8 @@ def compare(
     reference: Annotated[
         str,
         typer.Option(
-            help="published numbers to compare with, or `embedded`: the default benchmark as shipped"
+            help="published numbers to compare with, or `embedded`: the default benchmark as shipped",
+            autocompletion=completion.compared,
         ),
     ] = "zoa-mm25",
     table: Annotated[str, typer.Option(help="only this published table, e.g. tab:cost")] = "*",
@@ -154,7 +165,12 @@ def compare(
 
 @app.command()
 def figure(
-    figure: Annotated[str, typer.Argument(help="motivation, online, rounds or pareto")],
+    figure: Annotated[
+        str,
+        typer.Argument(
+            help="motivation, online, rounds or pareto", autocompletion=completion.one_of(completion.FIGURES)
+        ),
+    ],
     output: Annotated[
         Path | None, typer.Option("--output", help="file to write, .pdf, .png or .svg; default FIGURE.pdf")
     ] = None,
@@ -177,7 +193,9 @@ def report(
     results: Results = Path("results"),
     name: Names = None,
     output: Annotated[Path, typer.Option("--output", help="file to write")] = Path("report.html"),
-    reference: Annotated[str, typer.Option(help="published numbers to show")] = "zoa-mm25",
+    reference: Annotated[
+        str, typer.Option(help="published numbers to show", autocompletion=completion.references)
+    ] = "zoa-mm25",
     allow_mixed: AllowMixed = False,
 ) -> None:
     """Write an HTML page with leaderboard, charts and provenance of a results folder. It opens offline."""
