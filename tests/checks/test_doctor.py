@@ -114,7 +114,7 @@ def test_a_cuda_build_without_a_gpu_is_a_note(
     assert found.state == state
     assert ("CUDA 13.2" in found.found) == (cuda is not None)
     assert "GiB" in found.found
-    assert ("--index-url" in found.remedy) == (state == NOTE)
+    assert ("pytorch.org/get-started" in found.remedy) == (state == NOTE)
 
 
 def test_the_size_of_torch_is_that_of_its_files() -> None:

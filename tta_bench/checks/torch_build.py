@@ -9,11 +9,11 @@ from tta_bench.checks.finding import NOTE, OK, PROBLEM, Finding
 
 GIB = 2**30
 LIBRARIES = ("nvidia-", "cuda-")  # packages that the CUDA build of torch installs, beside triton
-CPU_INSTALL = "pip install torch torchvision --index-url https://download.pytorch.org/whl/cpu"
-ONE_KIND = f"Install both from one index. For the CPU: {CPU_INSTALL}"
+CPU_INSTALL = "the command for torch and torchvision that pytorch.org/get-started names for CPU"
+ONE_KIND = f"Install both from one index. For the CPU: {CPU_INSTALL}."
 SMALLER = (
-    "There is no GPU, and the CPU build takes about 1 GiB. For it, make a new environment and begin with: "
-    f"{CPU_INSTALL}"
+    "There is no GPU, and the CPU build takes about 1 GiB. For it, make a new environment and begin with "
+    f"{CPU_INSTALL}; see docs/install.md."
 )
 
 
