@@ -26,6 +26,7 @@ class Point(NamedTuple):
 def draw(frame: DataFrame, round: int | None) -> Figure:
     """A point for each row of the `cost` table that has both numbers."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     found = points(build(frame, "cost", round=round))
     groups = list(dict.fromkeys(point.group for point in found))
@@ -33,7 +34,9 @@ def draw(frame: DataFrame, round: int | None) -> Figure:
     figure = Figure(figsize=(PANEL[0] * 1.6, PANEL[1] * 1.4), layout="constrained")
     axes = figure.subplots()
     axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.grid(color="#DDDDDD", linewidth=0.5)
     x, y = zip(*((point.mib, point.accuracy) for point in front(found)), strict=True)
     axes.step(x, y, where="post", color="#999999", linewidth=0.8, zorder=1)

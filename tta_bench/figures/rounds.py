@@ -34,7 +34,9 @@ def draw(frame: DataFrame, round: int | None) -> Figure:
             _line(panel, _points(table, row), row.label, colour[row.label], marker[row.label])
         panel.set_xlabel("Round")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-        panel.legend()
+    # One legend below all panels: inside a panel it would cover lines.
+    lines = {str(line.get_label()): line for panel in axes for line in panel.get_lines()}
+    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=min(len(lines), 6))
     axes[0].set_ylabel("Accuracy (%)")
     return figure
 
@@ -54,4 +56,4 @@ def _line(axes: Axes, points: list[tuple[int, float, float]], label: str, colour
     x, mean, half = zip(*points, strict=True)
     axes.plot(x, mean, color=colour, marker=marker, label=label)
     low, high = ([m + sign * h for m, h in zip(mean, half, strict=True)] for sign in (-1, 1))
-    axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+    axes.fill_between(x, low, high, color=colour, alpha=0.1, linewidth=0)
