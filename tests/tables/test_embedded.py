@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -68,3 +69,29 @@ def test_results_of_another_benchmark_are_refused(frame: pd.DataFrame, tmp_path:
     wide(frame).assign(key="another-0123456789ab").to_csv(file, index=False)
     with pytest.raises(UserError, match="no finished cell"):
         compare(frame, file)
+
+
+def test_the_table_in_the_readme_is_of_the_reference() -> None:
+    reference = pd.read_csv(FILE, dtype={"correct": str})
+    shown = list(_rows_of_the_readme())
+    quantised = reference[reference["bits"] == "W8A8"]
+    assert {(model, method) for model, method, _ in shown} == set(
+        quantised[["model", "method"]].itertuples(index=False, name=None)
+    )
+    for model, method, numbers in shown:
+        cell = quantised[(quantised["model"] == model) & (quantised["method"] == method)]
+        counts = [[int(word) for word in text.split()] for text in cell["correct"]]
+        rounds = [sum(row[i % len(row)] for row in counts) for i in range(10)]
+        accuracy = [100 * correct / cell["n"].sum() for correct in rounds]
+        wanted = [*(accuracy[i] for i in (0, 1, 4, 9)), sum(accuracy) / 10]
+        assert numbers == [f"{value:.1f}" for value in wanted], (model, method)
+
+
+def _rows_of_the_readme() -> Iterator[tuple[str, str, list[str]]]:
+    """Model, method and numbers of each row of the first table of results."""
+    model = ""
+    for line in (BENCHMARK.parent / "README.md").read_text(encoding="utf-8").splitlines():
+        fields = [field.strip().strip("*") for field in line.strip("|").split("|")]
+        if len(fields) == 9 and fields[2].isdigit():
+            model = fields[0].partition(" ")[0] or model
+            yield model, fields[1], fields[3:8]
