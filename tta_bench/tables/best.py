@@ -1,11 +1,11 @@
-"""The best forward-only method on each network, by the rule of the report's budget section."""
+"""The best rows by the rule of the report's budget section; the best forward-only method of each network."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tta_bench.tables.build import build, tied
 from tta_bench.tables.table import Row, RowGroup, Table, TableEntry, printed
@@ -15,6 +15,35 @@ if TYPE_CHECKING:
 
 SOURCE = "source"  # the method without adaptation: the baseline of gains
 Ties = Sequence[list[int] | None]  # for each row of a table, the rows tied with it
+
+
+class RankedRow(Protocol):
+    """A row of the cost table; `place` is its number among all rows that are not published."""
+
+    @property
+    def place(self) -> int: ...
+
+    @property
+    def accuracy(self) -> float: ...
+
+    @property
+    def memory_mib(self) -> float: ...
+
+
+AnyRow = TypeVar("AnyRow", bound=RankedRow)
+
+
+def leading(rows: Iterable[AnyRow], ties: Ties) -> tuple[list[AnyRow], bool]:
+    """The most accurate row with those right after it that are tied with it, and whether ties are known.
+
+    Of equally accurate rows, the one with the least memory comes first.
+    """
+    first, *others = sorted(rows, key=lambda row: (-row.accuracy, row.memory_mib))
+    equals, text = ties[first.place], printed(first.accuracy, "accuracy")
+    shared = takewhile(
+        lambda row: row.place in (equals or ()) or printed(row.accuracy, "accuracy") == text, others
+    )
+    return [first, *shared], equals is not None or not others
 
 
 @dataclass(frozen=True)
@@ -96,32 +125,28 @@ class _Candidate:
         return self.number("accuracy") or 0.0
 
     @property
-    def text(self) -> str:
-        """Its accuracy as printed."""
-        return printed(self.accuracy, "accuracy")
+    def memory_mib(self) -> float:
+        """Its memory; 0 if that is not known."""
+        return self.number("memory_mib") or 0.0
 
 
 def _of_group(
     group: RowGroup, rows: Sequence[_Candidate], ties: Ties, baseline: Collection[str]
 ) -> BestMethods:
-    """The most accurate row (of equal ones the one with least memory), and those right after it if tied."""
+    """The leading rows without backward passes, if they are more accurate than Source."""
     source = next((row.accuracy for row in rows if row.row.method in baseline), None)
-    ranked = sorted(
-        (row for row in rows if row.row.method not in baseline and not row.number("backwards")),
-        key=lambda row: (-row.accuracy, row.number("memory_mib") or 0.0),
-    )
-    if not ranked or (source is not None and ranked[0].accuracy <= source):
+    forward = [row for row in rows if row.row.method not in baseline and not row.number("backwards")]
+    found, known = leading(forward, ties) if forward else ([], True)
+    if not found or (source is not None and found[0].accuracy <= source):
         return BestMethods(group.label, group.bits)
-    first, *others = ranked
-    equals = ties[first.place]
-    shared = takewhile(lambda row: row.place in (equals or ()) or row.text == first.text, others)
+    first = found[0]
     return BestMethods(
         group=group.label,
         bits=group.bits,
-        methods=(first.row.label, *(row.row.label for row in shared)),
+        methods=tuple(row.row.label for row in found),
         accuracy=first.accuracy,
         gain=None if source is None else first.accuracy - source,
         memory_mib=first.number("memory_mib"),
-        known=equals is not None or not others,
+        known=known,
         place=first.place,
     )

@@ -6,9 +6,9 @@ The budget section of the report page has the same rule in JavaScript; a browser
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
+from tta_bench.tables.best import leading
 from tta_bench.tables.build import build, tied
 from tta_bench.tables.render.data import DECIMALS
 from tta_bench.tables.table import TableError, printed
@@ -77,18 +77,14 @@ def answer(frame: DataFrame, limits: Limits, round: int | None = None) -> str:
     rows = rows_of(frame, round)
     if not rows:
         return f"{within}no row has accuracy and memory yet."
-    fitting = sorted(filter(limits.allow, rows), key=lambda row: (-row.accuracy, row.memory_mib))
+    fitting = list(filter(limits.allow, rows))
     if not fitting:
         return f"{within}no row fits."
-    first, *others = fitting
-    equals = tied(frame, "cost", "accuracy", round=round)[first.place]
-    if others and equals is None:
+    found, known = leading(fitting, tied(frame, "cost", "accuracy", round=round))
+    if not known:
         return f"{within}too little data to say which row is best; see the notes of the table."
-    text = printed(first.accuracy, "accuracy")
-    same = takewhile(
-        lambda row: row.place in (equals or ()) or printed(row.accuracy, "accuracy") == text, others
-    )
-    *names, last = [first.name, *(row.name for row in same)]
+    text = printed(found[0].accuracy, "accuracy")
+    *names, last = [row.name for row in found]
     if not names:
         return f"{within}{last} with {text} %."
     return f"{within}{', '.join(names)} and {last} are tied, the first with {text} %."
