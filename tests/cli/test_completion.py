@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from tta_bench import config
 from tta_bench.cli import app, completion, schema_fields
+from tta_bench.config.json_schema import SHIPPED
 from tta_bench.config.parameters import describe_fields
 from tta_bench.errors import UserError
 from tta_bench.execution.run import OVERWRITE
@@ -80,6 +81,7 @@ def test_a_word_is_completed(line: str, expected: list[str]) -> None:
 def test_values_written_here_are_those_of_the_commands() -> None:
     assert set(completion.FIGURES) == set(FIGURES)
     assert tuple(completion.OVERWRITE) == OVERWRITE
+    assert schema_fields.SCHEMA == SHIPPED
     assert completed("tta-bench table --reference ") == reference.names()
     assert completed("tta-bench compare --reference ") == [*reference.names(), embedded.NAME]
 
@@ -138,6 +140,17 @@ def test_offered_overrides_are_fields_of_the_file() -> None:
     assert len(named) > 20
     assert not [text for text in named if "unknown field" in refusal(text)]
     assert "unknown field" in refusal("stream.nothing=1")
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish", "powershell"])
+def test_other_shells_show_what_a_parameter_means(shell: str) -> None:
+    asked = {"_TYPER_COMPLETE_ARGS": "tta-bench memory --model vit-b --method tent --set momen"}
+    asked |= {"_TYPER_COMPLETE_FISH_ACTION": "get-args", "_TYPER_COMPLETE_WORD_TO_COMPLETE": "momen"}
+    done = CliRunner().invoke(
+        app, [], env=asked | {"_TTA_BENCH_COMPLETE": f"complete_{shell}"}, prog_name="tta-bench"
+    )
+    assert "momentum=" in done.stdout
+    assert "momentum of SGD; default" in done.stdout
 
 
 # -- results folders, and the process ------------------------------------------------------------------
