@@ -269,6 +269,10 @@ def test_the_command_gives_the_same_answer(open_page: Open, results: Path) -> No
             _set(browser, f"#limit-{name}", value)
         limits = Limits(float(memory) if memory else None, float(forwards) if forwards else None)
         assert _text(browser, "#answer") == answer(tidy, limits)
+    _click(browser, "#forward-only")
+    assert _text(browser, "#answer") == answer(tidy, Limits(0.001, forward_only=True))
+    _set(browser, "#limit-memory", "")
+    assert _text(browser, "#answer") == answer(tidy, Limits(forward_only=True))
 
 
 def test_sliders_move_the_budget(open_page: Open, answers: Answers) -> None:

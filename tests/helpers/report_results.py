@@ -38,6 +38,7 @@ class Method:
     slope: float = 0.0  # points a round
     forwards: int = 1
     backwards: int = 0
+    backprop: bool = False  # uses backpropagation, even if it made no backward pass
     memory_mib: float = 100.0
     reset: str = "never"
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -150,7 +151,7 @@ def _cell(grid: Grid, labels: Record, model: str, bits: str, method: Method, see
         "bits": bits,
         "records_expected": grid.rounds * len(grid.domains),
         "variant": method.params.get("variant", ""),
-        "backprop": method.backwards > 0,
+        "backprop": method.backprop or method.backwards > 0,
     }
 
 

@@ -13,11 +13,11 @@ from tta_bench.tables.best import BestMethods, best_methods, of_table
 from tta_bench.tables.table import Column, Row, RowGroup, Table, TableEntry
 
 COLUMNS = (
-    Column("backwards", "#BP", "count"),
+    Column("backprop", "BP", "flag"),
     Column("accuracy", "Acc.", "accuracy"),
     Column("memory_mib", "Memory (MiB)", "memory"),
 )
-Numbers = tuple[str, float, float | None, float]  # method, #BP, accuracy, MiB
+Numbers = tuple[str, bool, float | None, float]  # method, BP, accuracy, MiB
 
 
 def table(*rows: Numbers, published: Sequence[str] = ()) -> Table:
@@ -34,50 +34,50 @@ def found(*rows: Numbers, ties: Sequence[list[int] | None], published: Sequence[
     return only
 
 
-SOURCE: Numbers = ("source", 0, 50.0, 2.4)
-ZOA: Numbers = ("ZOA", 0, 52.34, 2.5)
+SOURCE: Numbers = ("source", False, 50.0, 2.4)
+ZOA: Numbers = ("ZOA", False, 52.34, 2.5)
 
 
 def test_one_method_is_best() -> None:
-    best = found(SOURCE, ("FOA", 0, 51.0, 2.4), ZOA, ties=[[], [], []])
+    best = found(SOURCE, ("FOA", False, 51.0, 2.4), ZOA, ties=[[], [], []])
     assert best.sentence == (
         "On vit-micro W8A8 the best forward-only method is ZOA (52.3 %, +2.3 over Source, at 2.50 MiB)."
     )
     assert best.place == 2
 
 
-def test_methods_with_backward_passes_do_not_take_part() -> None:
-    best = found(SOURCE, ZOA, ("TENT", 1, 60.0, 9.0), ties=[[], [], []])
+def test_methods_with_backpropagation_do_not_take_part() -> None:
+    best = found(SOURCE, ZOA, ("TENT", True, 60.0, 9.0), ties=[[], [], []])
     assert best.methods == ("ZOA",)
 
 
 def test_tied_methods_share_the_place_up_to_the_first_that_is_not_tied() -> None:
-    rows = [SOURCE, ZOA, ("V1", 0, 52.2, 2.5), ("FOA", 0, 51.0, 2.4), ("T3A", 0, 50.5, 2.4)]
+    rows = [SOURCE, ZOA, ("V1", False, 52.2, 2.5), ("FOA", False, 51.0, 2.4), ("T3A", False, 50.5, 2.4)]
     best = found(*rows, ties=[[], [2, 4], [1], [], [1]])
     assert best.methods == ("ZOA", "V1"), "T3A is tied, but FOA before it is not"
     assert "are ZOA and V1, which are tied (ZOA: 52.3 %" in best.sentence
 
 
 def test_equal_accuracies_are_ordered_by_memory() -> None:
-    best = found(SOURCE, ("big", 0, 52.0, 5.0), ("small", 0, 52.0, 3.0), ties=[[], [2], [1]])
+    best = found(SOURCE, ("big", False, 52.0, 5.0), ("small", False, 52.0, 3.0), ties=[[], [2], [1]])
     assert best.methods == ("small", "big")
 
 
 def test_nothing_is_above_source() -> None:
-    best = found(("source", 0, 55.0, 2.4), ZOA, ties=[[], []])
+    best = found(("source", False, 55.0, 2.4), ZOA, ties=[[], []])
     assert best.sentence == "On vit-micro W8A8 no forward-only method is more accurate than Source."
     assert best.place is None
 
 
 def test_too_little_data_is_said() -> None:
-    best = found(SOURCE, ZOA, ("V1", 0, 52.0, 2.5), ties=[None, None, None])
+    best = found(SOURCE, ZOA, ("V1", False, 52.0, 2.5), ties=[None, None, None])
     assert "most accurate" in best.sentence
     assert "too little data" in best.sentence
 
 
 def test_published_rows_and_dashes_are_no_candidates() -> None:
-    paper: Numbers = ("paper", 0, 99.0, 2.4)
-    best = found(SOURCE, paper, ("FOA", 0, None, 2.4), ZOA, ties=[[], [], []], published=["paper"])
+    paper: Numbers = ("paper", False, 99.0, 2.4)
+    best = found(SOURCE, paper, ("FOA", False, None, 2.4), ZOA, ties=[[], [], []], published=["paper"])
     assert best.methods == ("ZOA",)
     assert best.place == 2, "published rows have no place"
 

@@ -131,4 +131,4 @@ MaxForwards = Annotated[
     float | None,
     typer.Option("--max-forwards", min=0, help="only rows with at most so many forward passes per image"),
 ]
-ForwardOnly = Annotated[bool, typer.Option("--forward-only", help="only rows without backward passes")]
+ForwardOnly = Annotated[bool, typer.Option("--forward-only", help="only methods without backpropagation")]

@@ -143,6 +143,7 @@ class _StreamReport:
         curves = flags.curves(self.by_round["per-corruption"])
         by_row = self.frame.groupby("row")
         nonfinite, statuses = by_row["nonfinite_images"].sum(), by_row["status"].unique()
+        backprop = by_row["backprop"].any()
         keys, sources, families = self._keys_by_row(), self._sources(), self._families()
         found = []
         for place, (group, row) in enumerate(self.rows):
@@ -158,6 +159,7 @@ class _StreamReport:
                 "label": row.label,
                 "group": group.label,
                 "family": families.get(row.method),
+                "backprop": bool(backprop[place]),
                 "quantization": key.bits if key.bits == "FP32" else f"{key.quantizer} {key.bits}",
                 "source": None if source is None else self.places[source],
                 "flags": [flag._asdict() for flag in warnings],
@@ -167,13 +169,11 @@ class _StreamReport:
         return found
 
     def _families(self) -> dict[str, str]:
-        """What each method with results needs: one pass, several forward passes or backward passes."""
+        """What each method with results needs: one pass, several forward passes or backpropagation."""
         ok = self.frame[self.frame["status"] == "ok"]
         ok = ok.assign(source=ok["method_plugin"] == SOURCE)
-        most: Any = (
-            ok.groupby("method", observed=True)[["source", "backwards", "forwards"]].max().itertuples()
-        )
-        return {each.Index: _family(each.source, each.backwards, each.forwards) for each in most}
+        most: Any = ok.groupby("method", observed=True)[["source", "backprop", "forwards"]].max().itertuples()
+        return {each.Index: _family(each.source, each.backprop, each.forwards) for each in most}
 
     def _keys_by_row(self) -> dict[int, list[str]]:
         """The keys of the cells of each row."""
@@ -195,11 +195,11 @@ class _StreamReport:
         return [self.long_term.footnotes[mark - 1] for mark in marks]
 
 
-def _family(source: bool, backwards: float, forwards: float) -> str:
-    """What a method needs, from its most passes per image."""
+def _family(source: bool, backprop: bool, forwards: float) -> str:
+    """What a method needs, from whether it uses backpropagation and its most forward passes per image."""
     if source:
         return "source"
-    if backwards > 0:
+    if backprop:
         return "gradients"
     return "forwards" if forwards > 1 else "one pass"
 

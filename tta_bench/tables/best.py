@@ -48,7 +48,7 @@ def leading(rows: Iterable[AnyRow], ties: Ties) -> tuple[list[AnyRow], bool]:
 
 @dataclass(frozen=True)
 class BestMethods:
-    """The most accurate method without backward passes on one network, and those tied with it."""
+    """The most accurate method without backpropagation on one network, and those tied with it."""
 
     group: str  # e.g. vit-micro W8A8
     bits: str
@@ -133,9 +133,9 @@ class _Candidate:
 def _of_group(
     group: RowGroup, rows: Sequence[_Candidate], ties: Ties, baseline: Collection[str]
 ) -> BestMethods:
-    """The leading rows without backward passes, if they are more accurate than Source."""
+    """The leading rows without backpropagation, if they are more accurate than Source."""
     source = next((row.accuracy for row in rows if row.row.method in baseline), None)
-    forward = [row for row in rows if row.row.method not in baseline and not row.number("backwards")]
+    forward = [row for row in rows if row.row.method not in baseline and not row.number("backprop")]
     found, known = leading(forward, ties) if forward else ([], True)
     if not found or (source is not None and found[0].accuracy <= source):
         return BestMethods(group.label, group.bits)

@@ -25,13 +25,13 @@ class Limits:
 
     memory_mib: float | None = None
     forwards: float | None = None  # passes per image
-    forward_only: bool = False  # no backward pass
+    forward_only: bool = False  # no method that uses backpropagation
 
     def allow(self, row: LimitedRow) -> bool:
         """Whether a row keeps all of them."""
         small = self.memory_mib is None or row.memory_mib <= self.memory_mib
         quick = self.forwards is None or row.forwards <= self.forwards
-        return small and quick and not (self.forward_only and row.backwards > 0)
+        return small and quick and not (self.forward_only and row.backprop)
 
     @property
     def words(self) -> str:
@@ -39,7 +39,7 @@ class Limits:
         memory = [] if self.memory_mib is None else [f"{self.memory_mib:g} MiB"]
         passes = "pass" if self.forwards == 1 else "passes"
         forwards = [] if self.forwards is None else [f"{self.forwards:g} forward {passes}"]
-        return ", ".join(memory + forwards + ["no backward pass"] * self.forward_only)
+        return ", ".join(memory + forwards + ["no backpropagation"] * self.forward_only)
 
 
 class LimitedRow(NamedTuple):
@@ -51,7 +51,7 @@ class LimitedRow(NamedTuple):
     accuracy: float
     memory_mib: float
     forwards: float
-    backwards: float
+    backprop: bool
 
 
 def rows_of(frame: DataFrame, round: int | None = None) -> list[LimitedRow]:
@@ -64,10 +64,10 @@ def rows_of(frame: DataFrame, round: int | None = None) -> list[LimitedRow]:
         numbers = [values[key] for key in ("accuracy", "memory_mib", "forwards")]
         if any(number is None for number in numbers):
             continue
-        numbers.append(values["backwards"] or 0.0)
         key = (group.model, group.quantizer, group.bits, group.stream, row.method, row.variant, row.reset)
-        rounded = (_rounded(number) for number in numbers)
-        found.append(LimitedRow(place, key, f"{group.label} · {row.label}", *rounded))
+        accuracy, memory_mib, forwards = map(_rounded, numbers)
+        name, backprop = f"{group.label} · {row.label}", bool(values["backprop"])
+        found.append(LimitedRow(place, key, name, accuracy, memory_mib, forwards, backprop))
     return found
 
 

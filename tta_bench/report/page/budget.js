@@ -9,12 +9,9 @@ const MEMORIES = {
 /** Rows with all three numbers, ours and published. */
 function points() {
   const of = table("cost");
-  const [accuracy, memory, forwards, backwards] = [
-    "accuracy",
-    state.budget.column,
-    "forwards",
-    "backwards",
-  ].map((key) => column(of, key));
+  const [accuracy, memory, forwards] = ["accuracy", state.budget.column, "forwards"].map((key) =>
+    column(of, key),
+  );
   return shownLines(of)
     .map((line) => ({
       row: line.row,
@@ -24,7 +21,7 @@ function points() {
       accuracy: line.entries[accuracy],
       memory: line.entries[memory],
       forwards: line.entries[forwards],
-      backwards: line.entries[backwards].value ?? 0,
+      backprop: line.of.backprop,
     }))
     .filter((point) =>
       [point.accuracy, point.memory, point.forwards].every((entry) => entry?.value !== undefined),
@@ -36,7 +33,7 @@ function fits(point) {
   return (
     (memory === null || point.memory.value <= memory) &&
     (forwards === null || point.forwards.value <= forwards) &&
-    !(forwardOnly && point.backwards > 0)
+    !(forwardOnly && point.backprop)
   );
 }
 
@@ -85,7 +82,7 @@ function answer(best, all, known) {
   const limits = [
     memory === null ? null : `${memory} MiB`,
     forwards === null ? null : `${forwards} forward pass${forwards === 1 ? "" : "es"}`,
-    forwardOnly ? "no backward pass" : null,
+    forwardOnly ? "no backpropagation" : null,
   ].filter(Boolean);
   const within = limits.length ? `Within ${limits.join(", ")}: ` : "Without a limit: ";
   if (!all) return [within, "no row has accuracy and memory yet."];
