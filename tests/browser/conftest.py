@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.report_results import DEMO, HOSTILE, PAPER, write
+from tests.helpers.report_results import DEMO, HOSTILE, PAPER, SEVERAL_STREAMS, write
 from tta_bench.report import gather
 from tta_bench.report import write as write_page
 from tta_bench.storage.store import ResultStore
@@ -62,6 +62,14 @@ def address(results: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     return path.as_uri()
 
 
+@pytest.fixture(scope="session")
+def address_of_scenarios(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A page about a benchmark on several streams."""
+    folder = tmp_path_factory.mktemp("scenarios")
+    write_page(gather([write(SEVERAL_STREAMS, folder)]), folder / "report.html")
+    return (folder / "report.html").as_uri()
+
+
 Open = Callable[..., Any]
 
 
@@ -69,7 +77,10 @@ Open = Callable[..., Any]
 def open_page(chromium: Any, address: str) -> Iterator[Open]:
     """Opens the page at a size and in a theme; afterwards there must be no complaint and no request."""
 
-    def open_(hash: str = "", size: tuple[int, int] = WIDE, dark: bool = False) -> Any:
+    opened = set()
+
+    def open_(hash: str = "", size: tuple[int, int] = WIDE, dark: bool = False, page: str = address) -> Any:
+        opened.add(page)
         width, height = size
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": size == PHONE}
         chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
@@ -77,14 +88,14 @@ def open_page(chromium: Any, address: str) -> Iterator[Open]:
         features = [{"name": name, "value": value} for name, value in wishes.items()]
         chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
         chromium.get("about:blank")  # a change of the hash alone would not load the page anew
-        chromium.get(address + (f"#{hash}" if hash else ""))
+        chromium.get(page + (f"#{hash}" if hash else ""))
         return chromium
 
     chromium.get_log("browser")
     chromium.get_log("performance")
     yield open_
     assert [entry["message"] for entry in chromium.get_log("browser")] == []
-    assert set(requests(chromium)) == {address}
+    assert set(requests(chromium)) == opened
 
 
 def requests(browser: Any) -> list[str]:

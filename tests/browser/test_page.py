@@ -14,7 +14,7 @@ import pytest
 
 from tests.browser.conftest import PHONE, WIDE, Open
 from tests.helpers.command import tta_bench
-from tests.helpers.report_results import DEMO, HOSTILE, WEIGHTS
+from tests.helpers.report_results import DEMO, HOSTILE, SEVERAL_STREAMS, WEIGHTS, write
 from tta_bench.storage.store import ResultStore
 from tta_bench.tables import frame as frames
 from tta_bench.tables.best import best_methods
@@ -400,6 +400,29 @@ def test_heat_map_shows_accuracy_or_gain(open_page: Open, table: Callable[..., T
     assert _text(browser, cell) == f"{gain:+.1f}".replace("-", "−")
     lost = browser.find_element("css selector", "#heat tbody:first-of-type tr[data-row='4'] td")
     assert lost.get_attribute("class") == "loss"
+
+
+def test_scenarios_are_shown_if_there_are_several(
+    open_page: Open, address_of_scenarios: str, tmp_path: Path
+) -> None:
+    assert not open_page().find_element("css selector", "#scenarios").is_displayed()
+    browser = open_page(page=address_of_scenarios)
+    table = build(frames.load(write(SEVERAL_STREAMS, tmp_path)), "scenarios")
+    source, zoa, _ = table.groups[0].rows
+    values = [row.entries[_index(table, "mixed")].value for row in (source, zoa)]
+    cell = "#scenario-tables tbody:first-of-type tr[data-row='1'] td[data-column='mixed']"
+    assert _text(browser, cell) == printed(values[1], "accuracy")
+    _click(browser, '#scenario-modes [data-value="difference"]')
+    assert (
+        browser.switch_to.active_element.find_element("xpath", "..").get_attribute("id") == "scenario-modes"
+    )
+    assert _text(browser, cell) == f"{values[1] - values[0]:+.1f}".replace("-", "−")
+    _toggle(browser, "model", "vit-micro")
+    groups = browser.find_elements("css selector", "#scenario-tables tbody")
+    assert [group.get_attribute("data-group") for group in groups] == [
+        "resnet-micro FP32",
+        "resnet-micro W8A8",
+    ]
 
 
 def test_flags_say_what_is_wrong(open_page: Open) -> None:

@@ -77,6 +77,20 @@ def test_a_last_batch_may_be_smaller(frame: pd.DataFrame) -> None:
     assert mean_curves(short) == [OnlineCurve([64, 100], [100.0, 82.0])]
 
 
+def test_batches_with_images_of_several_domains_count_those_of_the_domain(frame: pd.DataFrame) -> None:
+    rows = frame[(frame["round"] == 1) & (frame.corruption == "fog")].head(2)
+    mixed = rows.assign(
+        n=100, correct_per_batch=[[0, 16, 9], [32, 0]], images_per_batch=[[0, 64, 36], [64, 36]]
+    )
+    assert mean_curves(mixed) == [OnlineCurve([64, 100], [37.5, 28.5])]
+
+
+def test_seeds_with_other_numbers_of_images_are_averaged_by_share_of_the_domain(frame: pd.DataFrame) -> None:
+    rows = frame[(frame["round"] == 1) & (frame.corruption == "fog")].head(2)
+    drawn = rows.assign(n=[128, 64], correct_per_batch=[[64, 0], [32]])
+    assert mean_curves(drawn) == [OnlineCurve([64, 128], [75.0, 50.0])]
+
+
 def test_online_leaves_out_what_is_still_on_its_way(frame: pd.DataFrame) -> None:
     rows = frame[frame["round"] == 1]
     under_way = rows[(rows.key != "ZOA2") | (rows.corruption == "fog")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,7 @@ class Grid:
     images: int = 40
     batch: int = 16
     ends: Mapping[tuple[str, str, str, int], str] = field(default_factory=dict)
+    scenarios: tuple[str, ...] = ()  # if there are several
 
 
 DEMO = Grid(
@@ -97,6 +99,15 @@ PAPER = Grid(
     seeds=(2020,),
     rounds=2,
 )
+SEVERAL_STREAMS = Grid(
+    name="several-streams",
+    data="cifar10-mini",
+    models=(("vit-micro", "vit-micro"), ("resnet-micro", "resnet-micro")),
+    methods=(Method("source", "source", 50), Method("ZOA", "zoa", 60), Method("LAME", "lame", 40)),
+    domains=SHORT,
+    rounds=1,
+    scenarios=("mixed", "continual"),
+)
 WHY = {
     "unsupported": f"needs gradients {HOSTILE}",
     "failed": f'Traceback\n  File "x.py"\nValueError: {HOSTILE}',
@@ -124,14 +135,15 @@ def _cells(grid: Grid) -> Iterator[tuple[Record, Method]]:
     for m, (model, use) in enumerate(grid.models):
         for q, bits in enumerate(grid.bits):
             for k, method in enumerate(grid.methods):
-                for seed in grid.seeds:
+                for stream, seed in product(grid.scenarios or ("",), grid.seeds):
                     names = {"model": model, "quantizer": f"q{q}", "method": method.name, "order": [m, q, k]}
-                    yield _cell(grid, names, use, bits, method, seed), method
+                    yield _cell(grid, names | {"stream": stream}, use, bits, method, seed), method
 
 
 def _cell(grid: Grid, labels: Record, model: str, bits: str, method: Method, seed: int) -> Record:
-    order = "-".join(map(str, labels["order"]))
-    return {
+    order, stream = "-".join(map(str, labels["order"])), labels["stream"]
+    scenario = {"scenario": _plugin(stream)} if stream not in ("", "continual") else {}
+    return scenario | {
         "data": _plugin(grid.data, fingerprint="cd" * 32),
         "model": _plugin(model, fingerprint=WEIGHTS),
         "quantizer": _plugin("fp32" if bits == "FP32" else "uniform", bits=bits),
@@ -147,7 +159,7 @@ def _cell(grid: Grid, labels: Record, model: str, bits: str, method: Method, see
         "labels": labels,
         "corruptions": [],
         "code": CODE,
-        "key": f"{grid.name}-{order}-s{seed}",
+        "key": f"{grid.name}-{order}{stream}-s{seed}",
         "bits": bits,
         "records_expected": grid.rounds * len(grid.domains),
         "variant": method.params.get("variant", ""),
@@ -209,5 +221,5 @@ def _domain(grid: Grid, cell: Record, method: Method, round_: int, corruption: s
         "backward_images": grid.images * method.backwards,
         "skipped_updates": 0,
         "seconds": 0.5,
-        "fingerprint": f"{grid.name}{cell['seed']}{round_}{corruption}",
+        "fingerprint": f"{grid.name}{cell['labels']['stream']}{cell['seed']}{round_}{corruption}",
     }

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from tests.helpers.command import tta_bench
-from tests.helpers.report_results import DEMO, HOSTILE, PAPER, SHORT, WEIGHTS, Grid, write
+from tests.helpers.report_results import DEMO, HOSTILE, PAPER, SEVERAL_STREAMS, SHORT, WEIGHTS, Grid, write
 from tta_bench.report import gather, page
 from tta_bench.report.build import as_data, as_script
 from tta_bench.tables import frame as frames
@@ -65,6 +65,38 @@ def _row(data: Data, group: str, label: str, stream: int = 0) -> Data:
 
 def _kinds(row: Data) -> list[str]:
     return [flag["kind"] for flag in row["flags"]]
+
+
+# Scenarios --------------------------------------------------------------------------------------
+
+
+def test_scenarios_are_those_of_the_layout(tmp_path: Path) -> None:
+    stores = [write(grid, tmp_path) for grid in (SEVERAL_STREAMS, DEMO)]
+    found = gather(stores)
+    (part,) = found["scenarios"]
+    table = build(frames.load(stores[0]), "scenarios")
+    assert part["benchmark"] == SEVERAL_STREAMS.name
+    assert [column["key"] for column in part["table"]["columns"] if column["kind"] == "accuracy"] == [
+        "mixed",
+        "continual",
+    ]
+    for line, (group, row) in zip(part["table"]["rows"], table.rows, strict=True):
+        assert [each.get("text") for each in line["entries"]] == [
+            printed(each.value, "accuracy") for each in row.entries
+        ]
+        facts = part["rows"][line["row"]]
+        assert (facts["group"], facts["label"], facts["model"]) == (group.label, row.label, group.model)
+        source = part["rows"][facts["source"]]
+        assert (source["label"], source["group"]) == ("source", group.label)
+    names = [stream["name"] for stream in found["streams"]]
+    assert [name.split(", ")[:2] for name in names[:2]] == [
+        ["cifar10-mini", "mixed"],
+        ["cifar10-mini", "3 domains"],
+    ], "each scenario is a stream of its own in the other sections"
+
+
+def test_one_stream_has_no_scenarios(data: Data) -> None:
+    assert data["scenarios"] == []
 
 
 # Numbers ----------------------------------------------------------------------------------------

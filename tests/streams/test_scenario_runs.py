@@ -19,6 +19,7 @@ from tta_bench.grid import Cell, cell_of, row_of
 from tta_bench.planning.sharing import resolve
 from tta_bench.planning.tasks import split, tasks
 from tta_bench.plugins import registry
+from tta_bench.report import gather
 from tta_bench.storage.format import MANIFEST_FORMAT
 from tta_bench.storage.record import Record, as_json
 from tta_bench.storage.store import ResultStore
@@ -183,6 +184,8 @@ def test_status_verify_and_merge_know_visits(write_yaml: Write, tmp_path: Path) 
     for row in store.manifest()["cells"]:
         assert len(store.read(row["key"])) == row["records_expected"]
     assert "6 done" in tta_bench("run", str(file), "--results", results).stderr
+    (part,) = gather([store])["scenarios"]
+    assert [column["key"] for column in part["table"]["columns"]][1:] == stream["scenario"]
 
 
 def test_a_failure_in_a_segment_of_several_domains_is_told(write_yaml: Write, tmp_path: Path) -> None:

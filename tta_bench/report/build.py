@@ -28,6 +28,7 @@ SCRIPTS = (
     "pareto.js",
     "rounds.js",
     "heatmap.js",
+    "scenarios.js",
     "online.js",
     "provenance.js",
     "main.js",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 # The fields that define a stream, apart from the seed; cells of different streams never share a table.
-STREAM = ("data", "domains", "rounds", "batch_size", "limit", "order")
+STREAM = ("data", "domains", "rounds", "batch_size", "limit", "order", "scenario", "domain_order", "straddle")
 NOT_RECORDED = "not recorded"
 
 
@@ -96,8 +96,10 @@ def _each(environments: Sequence[dict[str, Any]], name: str) -> str:
 def stream_name(cell: Record) -> str:
     """A stream as text."""
     severities = sorted({severity for _, severity in cell["domains"] if severity})
+    scenario = cell.get("scenario")
     parts = [
         cell["data"]["use"],
+        (cell["labels"].get("stream") or scenario["use"]) if scenario else "",
         _count(len(cell["domains"]), "domain"),
         f"severity {', '.join(map(str, severities))}" if severities else "",
         _count(cell["rounds"], "round"),

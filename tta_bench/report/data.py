@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tta_bench import __version__
 from tta_bench.report import flags, online
 from tta_bench.report.cells import STREAM, fingerprints_of, provenance, stream_name
+from tta_bench.report.scenarios import scenario_tables
 from tta_bench.report.tables import RowKey, key_of, packed
 from tta_bench.storage.store import ResultStore
 from tta_bench.tables import frame
@@ -35,7 +36,7 @@ def gather(
     cells = {key: own | {"fingerprints": numbers[key]} for key, own in provenance(known, tidy).items()}
     streams: dict[str, list[str]] = defaultdict(list)
     for key, (cell, _) in known.items():
-        streams[json.dumps([cell[name] for name in STREAM])].append(key)
+        streams[json.dumps([cell.get(name) for name in STREAM])].append(key)
     parts = []
     for keys in streams.values():
         own = tidy if len(streams) == 1 else tidy[tidy["key"].isin(keys)]
@@ -47,6 +48,7 @@ def gather(
         "reference": None if published is None else published.title,
         "thresholds": {"points": flags.FORGETTING_POINTS, "share": flags.COLLAPSED_SHARE},
         "streams": parts,
+        "scenarios": scenario_tables(tidy, allow_mixed),
         "fingerprints": lists,
     }
 
@@ -160,7 +162,7 @@ class _StreamReport:
                 "group": group.label,
                 "family": families.get(row.method),
                 "backprop": bool(backprop[place]),
-                "quantization": key.bits if key.bits == "FP32" else f"{key.quantizer} {key.bits}",
+                "quantization": key.quantization,
                 "source": None if source is None else self.places[source],
                 "flags": [flag._asdict() for flag in warnings],
                 "cells": [self.cells[name] for name in keys[place]],

@@ -30,6 +30,11 @@ class RowKey(NamedTuple):
     version: str
     settings: str
 
+    @property
+    def quantization(self) -> str:
+        """The quantizer and its bits, for readers."""
+        return self.bits if self.bits == "FP32" else f"{self.quantizer} {self.bits}"
+
 
 def key_of(group: RowGroup, row: Row) -> RowKey:
     """The key of a table's row."""

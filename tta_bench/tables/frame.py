@@ -39,6 +39,7 @@ COUNTS = (
     "skipped_updates", "seconds",
 )  # fmt: skip
 TEXTS = ("skipped_reasons", "counters", "fingerprint", "host", "device")
+BATCHES = ("correct_per_batch", "images_per_batch")
 counts_of = itemgetter(*COUNTS)
 
 
@@ -96,7 +97,8 @@ class _Columns:
         self.texts = {name: _Coded() for name in TEXTS}
         self.places: list[np.ndarray] = []  # [4, places]: round, severity, visit, order of the domain
         self.counts: list[np.ndarray] = []  # [numbers, places]: COUNTS and the round that it repeats
-        self.batches: list[np.ndarray] = []  # correct predictions, a list for each place
+        # lists for each place: correct predictions, and images where batches hold several domains
+        self.batches: dict[str, list[np.ndarray]] = {name: [] for name in BATCHES}
         for status in ("ok", "pending", "unsupported", "failed"):
             self.status.code(status)
 
@@ -124,18 +126,21 @@ class _Columns:
         place = np.array([at for at, number in line_of.items() if number in ok], int)
         row = dict(zip(ok, count(), strict=False))
         source = np.array([row[number] for number in line_of.values() if number in ok], int)
-        counts, batches = np.full((len(COUNTS) + 2, size), np.nan), np.full(size, None, object)
+        counts = np.full((len(COUNTS) + 2, size), np.nan)
+        batches = {name: np.full(size, None, object) for name in BATCHES}
         if ok:
             table = np.array(list(map(counts_of, ok.values())), float)
             counts[: len(COUNTS), place] = table[source].T
             known = [line.get("class_accuracy", np.nan) for line in ok.values()]
             counts[len(COUNTS), place] = np.array(known, float)[source]
-            hits = np.empty(len(ok), object)
-            hits[:] = [line["correct_per_batch"] for line in ok.values()]
-            batches[place] = hits[source]
+            for name, lists in batches.items():
+                found = np.empty(len(ok), object)
+                found[:] = [line.get(name) for line in ok.values()]
+                lists[place] = found[source]
         counts[len(COUNTS) + 1, list(repeats)] = list(repeats.values())
         self.counts.append(counts)
-        self.batches.append(batches)
+        for name, lists in batches.items():
+            self.batches[name].append(lists)
         for name, values in _texts(ok.values(), environments):
             column, codes = self.texts[name], np.full(size, -1, np.int32)
             codes[place] = np.fromiter(map(column.code, values), np.int32, len(ok))[source]
@@ -189,7 +194,7 @@ class _Columns:
                 **{name: number[name] for name in ("skipped_updates", "nonfinite_images", "seconds")},
                 **texts,
                 "repeats": number["repeats"],
-                "correct_per_batch": np.concatenate(self.batches),
+                **{name: np.concatenate(found) for name, found in self.batches.items()},
                 **{
                     name: spread(name)
                     for name in ("threads", "agreement", *(f"{name}_mib" for name in MEMORY))

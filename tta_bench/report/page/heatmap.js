@@ -5,30 +5,22 @@ const HEAT_MODES = [
   ["difference", "Points over no adaptation"],
 ];
 
-/** The per-corruption table with its accuracies only. */
-function heatSource() {
-  const whole = table("per-corruption");
+/** A table with its accuracies only. */
+function accuracies(whole) {
   const kept = whole.columns.flatMap((found, index) => (found.kind === "accuracy" ? [index] : []));
   const rows = whole.rows.map((row) => ({ ...row, entries: kept.map((index) => row.entries[index]) }));
   return { ...whole, columns: kept.map((index) => whole.columns[index]), rows };
 }
 
 function drawHeatmap() {
-  const of = heatSource();
+  const of = accuracies(table("per-corruption"));
   const lines = shownLines(of);
   const difference = state.heat === "difference";
-  const cells = new Map(
-    lines.map((line) => [line.index, line.entries.map((entry, index) => heatValue(of, line, entry, index))]),
-  );
-  const known = [...cells.values()].flat().filter((value) => value !== null);
-  const [low, high] = [Math.min(...known), Math.max(...known)];
-  const most = Math.max(1, ...known.map(Math.abs));
-  const depth = (value) => (difference ? value / most : (value - low) / (high - low || 1));
   segments(byId("heat-modes"), HEAT_MODES, state.heat, (mode) => change(() => (state.heat = mode)));
   byId("heat-lede").textContent = difference
     ? `Points of accuracy above (or below) the same model without adaptation, round ${round()}.`
     : `Accuracy (%), round ${round()}; the deeper the colour, the higher.`;
-  fill(byId("heat"), lines.length ? heatTable(of, lines, cells, depth) : null);
+  fill(byId("heat"), lines.length ? heatTable(of, lines) : null);
 }
 
 /** The value that colours a cell: the accuracy, or its difference from the row without adaptation. */
@@ -39,7 +31,18 @@ function heatValue(of, line, entry, index) {
   return source?.entries[index].value === undefined ? null : entry.value - source.entries[index].value;
 }
 
-function heatTable(of, lines, cells, depth) {
+/** How deep the colour of a value is, from -1 to 1, among all shown values. */
+function depths(known) {
+  const [low, high] = [Math.min(...known), Math.max(...known)];
+  const most = Math.max(1, ...known.map(Math.abs));
+  return (value) => (state.heat === "difference" ? value / most : (value - low) / (high - low || 1));
+}
+
+function heatTable(of, lines) {
+  const cells = new Map(
+    lines.map((line) => [line.index, line.entries.map((entry, index) => heatValue(of, line, entry, index))]),
+  );
+  const depth = depths([...cells.values()].flat().filter((value) => value !== null));
   const names = make(
     "tr",
     {},

@@ -11,6 +11,7 @@ function draw() {
   drawBudget();
   drawRounds();
   drawHeatmap();
+  drawScenarios();
   drawOnline();
   refocus(focused);
 }
@@ -27,7 +28,8 @@ function focusPath() {
   const element = document.activeElement;
   const names = ["id", "data-value", "data-key"].filter((name) => element?.hasAttribute(name));
   const facet = element?.closest("[data-facet]")?.dataset.facet;
-  const inside = facet ? `[data-facet="${facet}"] ` : "";
+  const buttons = element?.closest(".segments[id]")?.id;
+  const inside = facet ? `[data-facet="${facet}"] ` : buttons ? `#${buttons} ` : "";
   return names.length
     ? inside + names.map((name) => `[${name}="${CSS.escape(element.getAttribute(name))}"]`).join("")
     : null;

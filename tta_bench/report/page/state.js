@@ -43,9 +43,11 @@ const shownRows = () =>
     .filter(isShown);
 
 /** Lines of a table that belong to shown rows, each with its number in the table. */
-function shownLines(of) {
+const shownLines = (of) => linesOf(of, stream().rows);
+
+function linesOf(of, rows) {
   return of.rows
-    .map((line, index) => ({ ...line, index, of: stream().rows[line.row] }))
+    .map((line, index) => ({ ...line, index, of: rows[line.row] }))
     .filter((line) => isShown(line.of) && (state.published || !line.published));
 }
 

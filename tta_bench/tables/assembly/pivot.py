@@ -111,6 +111,10 @@ class Pivot:
         return self.pivoted("correct_per_batch", object)
 
     @cached_property
+    def shared_batches(self) -> np.ndarray:
+        return self.pivoted("images_per_batch", object)
+
+    @cached_property
     def fingerprints(self) -> np.ndarray:
         return self.pivoted("fingerprint", object)
 
@@ -214,6 +218,8 @@ class Pivot:
         size = int(self.sizes[row])
         count = -(-images // size)
         correct = self.batches[row, 0, slots]
+        if any(sizes is not None for sizes in self.shared_batches[row, 0, slots]):
+            return None  # batches with images of other domains are not independent of those of other domains
         if any(hits is None or len(hits) != count for hits in correct) or not count:
             return None
         hits = np.array(list(correct), float)

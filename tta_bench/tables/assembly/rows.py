@@ -56,6 +56,7 @@ def with_rows(given: LayoutInput) -> tuple[LayoutInput, list[RowPlace]]:
 def _ordered(cells: DataFrame, keys: list[RowPlace]) -> list[RowPlace]:
     """Rows in the order of the YAML, then by name."""
     orders = cells[["model_order", "quantizer_order", "method_order"]].to_numpy(int)
+    streams = {name: place for place, name in enumerate(cells["stream"].unique())}
     models: dict[GroupId, tuple[int, int]] = {}
     methods: dict[RowPlace, int] = {}
     for key, (model, quantizer, method) in zip(keys, orders.tolist(), strict=True):
@@ -64,14 +65,14 @@ def _ordered(cells: DataFrame, keys: list[RowPlace]) -> list[RowPlace]:
 
     def place(key: RowPlace) -> tuple:
         group = key.group
-        bits, stream = tuple(-number for number in _numbers(group.bits)), _numbers(group.stream)
-        return models[group], group.model, bits, stream, group, methods[key], key.id
+        bits = tuple(-number for number in _numbers(group.bits))
+        return models[group], group.model, bits, streams[group.stream], group, methods[key], key.id
 
     return sorted(methods, key=place)
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """Sorts severity 3 before severity 5 and, negated, FP32 before W8A8 before W4A4."""
+    """Sorts, negated, FP32 before W8A8 before W4A4."""
     return tuple(map(int, re.findall(r"\d+", text)))
 
 

@@ -26,12 +26,12 @@ OF_THE_RECORD: dict[str, Any] = {
     "reason": "", "n": np.nan, "accuracy": np.nan, "forwards": np.nan, "backwards": np.nan,
     "skipped_updates": 0, "skipped_reasons": "{}", "counters": "{}", "fingerprint": None, "top5": np.nan,
     "class_accuracy": np.nan, "ece": np.nan, "seconds": np.nan, "host": "", "device": "",
-    "correct_per_batch": None,
+    "correct_per_batch": None, "images_per_batch": None,
 }  # fmt: skip
 # Columns that a frame may lack.
 OPTIONAL = {
     "identity", "data_note", "code", "environment", "other_code", "threads", "stream", "counters", "top5",
-    "class_accuracy", "ece", "seconds", "host", "device", "correct_per_batch", "visit",
+    "class_accuracy", "ece", "seconds", "host", "device", "correct_per_batch", "images_per_batch", "visit",
     "engine_note", "agreement", "resident_mib",
 }  # fmt: skip
 SLOT = ["round", "corruption", "severity", "facet"]
