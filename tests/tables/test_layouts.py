@@ -217,6 +217,12 @@ def test_scenarios_are_columns_in_the_order_of_the_file() -> None:
     assert values(table, "ZOA") == {"mixed": 47.0, "continual": 57.0}
 
 
+def test_groups_of_several_streams_are_in_the_order_of_the_file() -> None:
+    names = ("severity 5", "mixed", "severity 3", "continual")
+    frame = pd.concat([part for name in names for part in on_stream(name, 40.0)])
+    assert tuple(group.stream for group in build(frame, "cost").groups) == names
+
+
 def test_a_scenario_may_have_other_severities_than_the_others() -> None:
     rising = [part.assign(severity=[*[3] * 5, 5]) for part in on_stream("gradual", 30.0)]
     frame = pd.concat([*rising, *on_stream("continual", 50.0)])
