@@ -175,6 +175,18 @@ def test_intervals_over_seeds_are_there_for_bands(data: Data, tidy: pd.DataFrame
     assert entry["spread"] == printed(expected.interval, "accuracy")
 
 
+def test_the_ties_of_a_row_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the page grows in proportion to its rows, even if most of them are tied."""
+    methods = tuple(replace(DEMO.methods[0], name=f"source {number}") for number in range(20))
+    store = write(replace(DEMO, methods=methods, ends={}), tmp_path)
+    complete = gather([store])["streams"][0]["ties"]["1"]
+    assert max(map(len, complete.values())) > 4 * 3
+    monkeypatch.setattr("tta_bench.tables.ties.NEAREST", 3)
+    bounded = gather([store])["streams"][0]["ties"]["1"]
+    assert 0 < max(map(len, bounded.values())) <= 4 * 3
+    assert all(set(others) <= set(complete[row]) for row, others in bounded.items())
+
+
 # Inside the stream ------------------------------------------------------------------------------
 
 

@@ -35,9 +35,7 @@ from tta_bench.tables.statistics import (
     deviation,
     estimate,
     holm,
-    is_tie,
     ranks,
-    ties_with,
 )
 from tta_bench.tables.table import Row, Table, TableEntry
 
@@ -440,14 +438,3 @@ def test_the_page_has_the_ranks_of_the_tables(tmp_path: Path) -> None:
     shown = [row["entries"][index] for row in packed["rows"]]
     assert [(entry.get("rank", ""), entry.get("best", False)) for entry in shown] == expected
     assert any(rank == "1=" for rank, _ in expected)
-
-
-@pytest.mark.parametrize("shape", [(3, 15), (15, 3), (5, 5), (3, 1), (2, 3)])
-def test_many_comparisons_at_once_are_those_one_by_one(shape: tuple[int, int]) -> None:
-    rng = np.random.default_rng(0)
-    seeds, domains = rng.normal(size=(shape[0], 1)), rng.normal(size=(1, shape[1]))
-    rows = [grid(50 + rng.normal() + seeds + domains + 0.5 * rng.normal(size=shape)) for _ in range(30)]
-    rows += [rows[0], grid(rows[0].scores, images=10)]
-    for i, row in enumerate(rows):
-        others = rows[i + 1 :]
-        assert ties_with(row, others) == [is_tie(row, other) for other in others]

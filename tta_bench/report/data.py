@@ -19,6 +19,7 @@ from tta_bench.tables.best import SOURCE, of_table
 from tta_bench.tables.build import Assembly, assemble
 from tta_bench.tables.reference import Reference, load
 from tta_bench.tables.table import Row, Table, TableError
+from tta_bench.tables.ties import NEAREST
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -46,7 +47,7 @@ def gather(
         "title": " + ".join(store.folder.name for store in stores),
         "version": __version__,
         "reference": None if published is None else published.title,
-        "thresholds": {"points": flags.FORGETTING_POINTS, "share": flags.COLLAPSED_SHARE},
+        "thresholds": {"points": flags.FORGETTING_POINTS, "share": flags.COLLAPSED_SHARE, "nearest": NEAREST},
         "streams": parts,
         "scenarios": scenario_tables(tidy, allow_mixed),
         "fingerprints": lists,
@@ -98,7 +99,7 @@ class _StreamReport:
         return assemble(shown, layout, round=number, reference=self.reference, allow_mixed=self.allow_mixed)
 
     def _add_round(self, number: int, shown: DataFrame, asked: int | None) -> None:
-        """The tables of a round and, for each row, the rows of all models that are tied with it."""
+        """The tables of a round and, for each row, the rows of all models near it that are tied with it."""
         cost = self._assembled(shown, "cost", asked)
         self.by_round["cost"][number] = table = cost.table()
         self.by_round["per-corruption"][number] = self._assembled(shown, "per-corruption", asked).table()

@@ -13,13 +13,14 @@ from tta_bench.tables.assembly.entries import Entries, Footnotes, skipped
 from tta_bench.tables.assembly.notes import quantizers_of, table_notes
 from tta_bench.tables.assembly.pivot import Pivot
 from tta_bench.tables.assembly.published import PublishedRows, reference_note
-from tta_bench.tables.assembly.ranking import compared, complete_evidence, ties
+from tta_bench.tables.assembly.ranking import compared, complete_evidence
 from tta_bench.tables.assembly.rows import GroupId
 from tta_bench.tables.assembly.star import star
 from tta_bench.tables.further import with_further
 from tta_bench.tables.layout import LayoutInput, Options, TableSpec
 from tta_bench.tables.reference import load
 from tta_bench.tables.table import Row, RowGroup, Table, TableError
+from tta_bench.tables.ties import ties
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -35,9 +36,9 @@ def build(frame: DataFrame, layout: str, **options: Any) -> Table:
 
 
 def tied(frame: DataFrame, layout: str, column: str, **options: Any) -> list[list[int] | None]:
-    """For each row of a table, the rows of all groups that are tied with it in a column.
+    """For each row of a table, the rows of all groups near it that are tied with it in a column.
 
-    None for a row that is not complete or has too little data.
+    None for a row that is not complete or has too little data. `ties` says which rows are near.
     """
     return assemble(frame, layout, **options).tied(column)
 
@@ -68,9 +69,10 @@ class Assembly:
         self.footnotes = Footnotes()
 
     def tied(self, key: str) -> list[list[int] | None]:
-        """For each row, the rows of all groups that are tied with it in a column."""
+        """For each row, the rows of all groups near it that are tied with it in a column."""
         column = next(column for column in self.columns if column.spec.column.key == key)
-        return ties(complete_evidence(column, range(len(self.pivot.rows))))
+        found = complete_evidence(column, range(len(self.pivot.rows)))
+        return ties(found, [row.group for row in self.pivot.rows])
 
     def table(self) -> Table:
         """The table."""

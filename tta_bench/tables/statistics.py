@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import stdev
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,9 +81,11 @@ class Estimate(NamedTuple):
         total = sum(variance for variance, _ in self.components)
         if not total:
             return 0.0
-        own = sum(variance * _t(freedom, level) for variance, freedom in self.components) / total
+        own = sum(variance * t_quantile(freedom, level) for variance, freedom in self.components) / total
         # Satterthwaite's degrees of freedom; those of strata already have Welch's correction.
-        joint = _t(total**2 / sum(variance**2 / freedom for variance, freedom in self.components), level)
+        joint = t_quantile(
+            total**2 / sum(variance**2 / freedom for variance, freedom in self.components), level
+        )
         return float(self.cochran * own + (1 - self.cochran) * joint)
 
     @property
@@ -129,17 +131,26 @@ def deviation(values: Sequence[float]) -> float | None:
 
 def estimate(evidence: Evidence) -> Estimate | None:
     """The mean of a row or difference with its variance; None with too little data."""
-    seeds, domains = evidence.scores.shape
-    if evidence.images < FEWEST_IMAGES:
+    if evidence.images < FEWEST_IMAGES or not enough_scores(evidence):
         return None
+    seeds, domains = evidence.scores.shape
     if seeds == 1:
-        return _of_batches(evidence)
+        return _of_batches(evidence.scores, evidence.batches or ())
     if domains == 1:
         scores = evidence.scores[:, 0]
         return Estimate(
             float(scores.mean()), (VarianceComponent(float(scores.var(ddof=1)) / seeds, seeds - 1),)
         )
-    return _two_way(evidence.scores) if evidence.scores.size >= FEWEST_SCORES else None
+    return _two_way(evidence.scores)
+
+
+def enough_scores(evidence: Evidence) -> bool:
+    """Whether there are enough batches or scores for an interval, however many images these have."""
+    seeds, domains = evidence.scores.shape
+    if seeds > 1:
+        return domains == 1 or evidence.scores.size >= FEWEST_SCORES
+    counts = [len(domain.sizes) for domain in evidence.batches or ()]
+    return min(counts, default=0) >= 2 and sum(counts) >= FEWEST_BATCHES
 
 
 def compare(ours: Evidence, theirs: Evidence) -> Difference | None:
@@ -154,27 +165,6 @@ def is_tie(ours: Evidence, theirs: Evidence) -> bool | None:
     """Whether the interval of the difference contains 0, which is faster than `compare`; None as there."""
     found = _difference(ours, theirs)
     return None if found is None else abs(found.value) <= found.half
-
-
-def ties_with(ours: Evidence, others: Sequence[Evidence]) -> list[bool | None]:
-    """`is_tie` of a row with each of many, at once if all have several seeds and domains, which is faster."""
-    seeds, domains = ours.scores.shape
-    alike = all(other.scores.shape == ours.scores.shape for other in others)
-    if not others or not alike or min(seeds, domains) < 2 or ours.scores.size < FEWEST_SCORES:
-        return [is_tie(ours, other) for other in others]
-    differences = ours.scores - np.stack([other.scores for other in others])
-    tables = differences if seeds <= domains else differences.transpose(0, 2, 1)
-    few, many = tables.shape[1:]
-    first, second = _two_way_variances(tables)
-    total = first + second
-    with np.errstate(divide="ignore", invalid="ignore"):
-        own = (first * _t(few - 1, LEVEL) + second * _t(many - 1, LEVEL)) / total
-        joint = _t(total**2 / (first**2 / (few - 1) + second**2 / (many - 1)), LEVEL)
-    weight = FEW_LEVELS / few**2
-    half = np.where(total > 0, (weight * own + (1 - weight) * joint) * np.sqrt(total), 0.0)
-    found = np.abs(tables.mean(axis=(1, 2))) <= half
-    enough = [min(ours.images, other.images) >= FEWEST_IMAGES for other in others]
-    return [bool(tie) if known else None for tie, known in zip(found, enough, strict=True)]
 
 
 def _difference(ours: Evidence, theirs: Evidence) -> Estimate | None:
@@ -227,12 +217,12 @@ def _two_way(scores: np.ndarray) -> Estimate:
     """
     table = scores if scores.shape[0] <= scores.shape[1] else scores.T
     few, many = table.shape
-    first, second = _two_way_variances(table)
+    first, second = two_way_variances(table)
     components = (VarianceComponent(float(first), few - 1), VarianceComponent(float(second), many - 1))
     return Estimate(float(table.mean()), components, cochran=FEW_LEVELS / few**2)
 
 
-def _two_way_variances(tables: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def two_way_variances(tables: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The variance components of the means of tables [..., few, many], from each of their two factors."""
     few, many = tables.shape[-2:]
     rows, columns = tables.mean(axis=-1), tables.mean(axis=-2)
@@ -242,31 +232,32 @@ def _two_way_variances(tables: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return first / (few * many), np.maximum(second - noise, 0.0) / (few * many)
 
 
-def _of_batches(evidence: Evidence) -> Estimate | None:
+def _of_batches(scores: np.ndarray, batches: Sequence[Batches]) -> Estimate:
     """One seed: domains are strata of equal weight, and batches are samples from their domain."""
-    batches = evidence.batches
-    if batches is None or any(domain.hits.shape[1] < 2 for domain in batches):
-        return None
-    if sum(domain.hits.shape[1] for domain in batches) < FEWEST_BATCHES:
-        return None
-    found = [_of_stratum(domain) for domain in batches]
-    total = sum(component.variance for component in found)
+    variances = np.array([stratum_variance(*domain) for domain in batches])
+    total = float(variances.sum())
     if not total:
-        return Estimate(float(evidence.scores.mean()), ())
-    # Satterthwaite's estimate is too low if strata have few batches; this is Welch's correction (1947).
-    freedom = total**2 / sum(component.variance**2 / (component.freedom + 2) for component in found) - 2
-    return Estimate(
-        float(evidence.scores.mean()), (VarianceComponent(total / len(found) ** 2, max(freedom, 1.0)),)
-    )
+        return Estimate(float(scores.mean()), ())
+    freedom = float(welch_freedom(variances, np.array([len(domain.sizes) - 1 for domain in batches])))
+    return Estimate(float(scores.mean()), (VarianceComponent(total / len(batches) ** 2, freedom),))
 
 
-def _of_stratum(domain: Batches) -> VarianceComponent:
-    """The variance of a domain's accuracy (%), from the spread of its batches."""
-    count, images = domain.hits.shape[1], float(domain.sizes.sum())
-    shares = domain.hits.sum(axis=1, keepdims=True) / images
-    spread = ((domain.hits - shares * domain.sizes) ** 2).sum(axis=1) * count / (count - 1)
+def stratum_variance(hits: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """The variance of a domain's accuracy (%), from the spread of its batches; hits [..., turns, batches]."""
+    count, images = len(sizes), float(sizes.sum())
+    shares = hits.sum(axis=-1, keepdims=True) / images
+    spread = ((hits - shares * sizes) ** 2).sum(axis=-1) * count / (count - 1)
     # Turns see the same images, so their errors may be fully correlated: averaging them reduces nothing.
-    return VarianceComponent((100 * fmean(np.sqrt(spread)) / images) ** 2, count - 1)
+    return np.asarray((100 * np.sqrt(spread).mean(axis=-1) / images) ** 2)
+
+
+def welch_freedom(variances: np.ndarray, freedoms: np.ndarray) -> np.ndarray:
+    """The degrees of freedom of a sum of variances [strata, ...].
+
+    Satterthwaite's estimate is too low if strata have few batches; this is Welch's correction (1947).
+    """
+    parts = variances.T**2 / (freedoms + 2)
+    return np.maximum(variances.sum(axis=0) ** 2 / parts.sum(axis=-1) - 2, 1.0)
 
 
 def _paired(
@@ -281,7 +272,8 @@ def _paired(
     return tuple(Batches(a.hits - b.hits, a.sizes) for a, b in pairs)
 
 
-def _t(freedom: Any, level: float) -> Any:
+def t_quantile(freedom: Any, level: float) -> Any:
+    """Student's quantile that leaves `level` / 2 above it."""
     from scipy.special import stdtrit  # slow to import, and only intervals need it
 
     return -stdtrit(freedom, level / 2)

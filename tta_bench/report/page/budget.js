@@ -66,6 +66,7 @@ function drawBudget() {
     .sort((a, b) => b.accuracy.value - a.accuracy.value || a.memory.value - b.memory.value);
   const { best, known } = leading(fitting);
   fill(byId("answer"), answer(best, own.length, known));
+  drawCompared();
   fill(byId("fitting"), fitting.length ? fittingTable(fitting, best, front(own)) : null);
   drawLegend(
     byId("pareto-legend"),
@@ -73,6 +74,15 @@ function drawBudget() {
   );
   byId("pareto").hidden = !all.length;
   if (all.length) chart(byId("pareto"), paretoSpec(all, front(own), best));
+}
+
+/** Which rows were compared, if not all of them. */
+function drawCompared() {
+  const { nearest } = data.thresholds;
+  byId("compared").hidden = stream().rows.length <= nearest + 1;
+  byId("compared").textContent =
+    `A row is compared with the ${nearest} rows above and below it in accuracy, of all rows and of its network. ` +
+    "Rows further away are not called tied.";
 }
 
 const nameOf = (point) => `${point.group} · ${point.label}`;

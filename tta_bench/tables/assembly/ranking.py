@@ -8,7 +8,7 @@ from itertools import combinations
 
 from tta_bench.tables.assembly.entries import Entries
 from tta_bench.tables.layout import RowId
-from tta_bench.tables.statistics import TOO_LITTLE, Evidence, compare, holm, ranks, ties_with
+from tta_bench.tables.statistics import TOO_LITTLE, Evidence, compare, holm, ranks
 from tta_bench.tables.table import Row, TableEntry, printed
 
 TIES = (
@@ -49,22 +49,6 @@ def compared(
 def complete_evidence(column: Entries, rows: Sequence[int]) -> list[Evidence | None]:
     """The evidence in a column for each row; None for a row that is not complete."""
     return [column.evidence(row) if column.pivot.complete[row] else None for row in rows]
-
-
-def ties(found: Sequence[Evidence | None]) -> list[list[int] | None]:
-    """For each row, the rows that are tied with it; None if it has too little data."""
-    known = {i: each for i, each in enumerate(found) if each is not None}
-    tied: dict[int, list[int]] = {i: [] for i in known}
-    unknown, numbers = set(), list(known)
-    for place, i in enumerate(numbers):
-        others = numbers[place + 1 :]
-        for j, tie in zip(others, ties_with(known[i], [known[j] for j in others]), strict=True):
-            if tie is None:
-                unknown |= {i, j}
-            elif tie:
-                tied[i].append(j)
-                tied[j].append(i)
-    return [None if i in unknown else tied.get(i) for i in range(len(found))]
 
 
 def _ranked(entries: list[TableEntry], found: Sequence[Evidence | None]) -> list[TableEntry]:
