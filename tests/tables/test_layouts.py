@@ -236,3 +236,20 @@ def test_one_scenario_of_different_images_is_refused() -> None:
     frame = pd.concat([*on_stream("mixed", 40.0)[:1], *on_stream("mixed", 40.0, fingerprint="other")[1:]])
     with pytest.raises(TableError, match="streams at seed 1"):
         build(frame, "scenarios")
+
+
+def test_severities_of_a_gradual_stream_are_columns() -> None:
+    places = {"round": 1, "severity": [1, 1, 3, 3, 5, 5], "visit": [1, 2] * 3}
+    scores = [80.0, 70.0, 65.0, 55.0, 40.0, 40.0]
+    gradual = cell("TENT", rounds=1).assign(corruption="fog", accuracy=scores, **places)
+    clean = gradual.iloc[[0]].assign(corruption="clean", severity=0, accuracy=99.0)
+    table = build(pd.concat([gradual, clean]), "severities")
+    average = {"severity_1": 75.0, "severity_3": 60.0, "severity_5": 40.0, "average": pytest.approx(175 / 3)}
+    assert values(table, "TENT") == average
+    with pytest.raises(TableError, match="the stream has no corruptions"):
+        build(clean, "severities")
+
+
+def test_columns_of_severities_can_be_of_other_scores() -> None:
+    table = build(cell("TENT", class_accuracy=44.0), "severities", columns=["class_accuracy"])
+    assert values(table, "TENT") == {"severity_5": 52.0, "average": 52.0, "class_accuracy": 44.0}

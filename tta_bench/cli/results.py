@@ -56,8 +56,9 @@ def table(
         str,
         typer.Option(
             help="per-corruption, long-term, cost, pairs, gap, ablation, sweep, bank, datasets, "
-            "reset-vs-continual, scenarios, or one of another package (`tta-bench list layouts`); "
-            "all (the first three); tidy (one row for each cell, round and domain, as csv, json or parquet)",
+            "reset-vs-continual, scenarios, severities, or one of another package (`tta-bench list "
+            "layouts`); all (the first three); tidy (one row for each cell, round and domain, as csv, "
+            "json or parquet)",
             autocompletion=completion.layouts,
         ),
     ] = "all",
