@@ -99,16 +99,18 @@ def test_every_visit_has_a_record_in_every_round(scenario: str, cells_on: On) ->
             assert record.get("uses_labels", False) is cell.schedule.scenario.uses_labels
 
 
+@pytest.mark.parametrize("batch_size", [8, 5, 1])
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_source_predicts_every_image_alike_in_any_order(scenario: str, cells_on: On) -> None:
-    (cell,), (steady,) = cells_on(["source"], scenario=scenario), cells_on(["source"])
+def test_source_predicts_every_image_alike_in_any_order(scenario: str, batch_size: int, cells_on: On) -> None:
+    (cell,) = cells_on(["source"], scenario=scenario, batch_size=batch_size)
+    (steady,) = cells_on(["source"])
     if cell.schedule.scenario.resamples or set(cell.visited) != set(steady.visited):
         pytest.skip("it shows other images")
     visits = {place[:2]: place[2] for place in sorted(cell.visits[0])}  # the last visit of each domain
-    found, expected = (totals(run([each]), "images", "correct") for each in (cell, steady))
-    for place, (images, correct) in expected.items():
-        number = visits[place[1:]]
-        assert found[place] == [images * number, correct * number]
+    counts = ("images", "correct", "top5_correct")
+    found, expected = (totals(run([each]), *counts) for each in (cell, steady))
+    for place, once in expected.items():
+        assert found[place] == [visits[place[1:]] * count for count in once]
 
 
 def test_batches_of_several_domains_are_scored_by_domain(cells_on: On) -> None:
