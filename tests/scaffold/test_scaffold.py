@@ -21,6 +21,7 @@ NAMES = {
     "timm-model": "my-timm",
     "data": "none",
     "corruption": "my-corners",
+    "scenario": "my-turns",
 }
 
 
@@ -91,12 +92,17 @@ def test_benchmarks_run_as_generated_and_all_kinds_together(
         "models": ["my-model"],
         "quantizers": ["fp32", {"use": "my-quantizer", "bits": "W4A32"}],
         "methods": ["source", "my-method", {"use": "tent", "name": "TENT"}],
-        "stream": {"corruptions": ["clean", "fog", "my-corners"], "rounds": 2, "batch_size": 16},
+        "stream": {
+            "corruptions": ["clean", "fog", "my-corners"],
+            "rounds": 2,
+            "batch_size": 16,
+            "scenario": "my-turns",
+        },
     }
     (tmp_path / "run.py").write_text(RUN)
     (tmp_path / "together.yaml").write_text(yaml.safe_dump(together))
     generated = [
-        packages[kind] for kind in ("quantizer", "model", "data", "corruption")
+        packages[kind] for kind in ("quantizer", "model", "data", "corruption", "scenario")
     ]  # a method's: test_first_method.py
     files = " ".join(f"'{folder / 'benchmark.yaml'}'" for folder in generated)
     table = environment.shell(

@@ -20,7 +20,8 @@ def new(
     kind: Annotated[
         str,
         typer.Argument(
-            help="method, quantizer, model, timm-model, data or corruption", autocompletion=completion.kinds
+            help="method, quantizer, model, timm-model, data, corruption or scenario",
+            autocompletion=completion.kinds,
         ),
     ],
     name: Annotated[str, typer.Argument(help="its name in benchmark files: letters, digits, dashes")],

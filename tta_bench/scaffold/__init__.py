@@ -26,6 +26,7 @@ GROUPS = {
     "timm-model": "models",
     "data": "data",
     "corruption": "corruptions",
+    "scenario": "streams",
 }
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*")
 LONGEST_NAME = 40
