@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.helpers.image_trees import val_name, write_picture
+from tta_bench import config, grid
 from tta_bench.api import Domain
 from tta_bench.data.imagenet import wnids
 from tta_bench.data.imagenet.imagenet import ImageNet
 from tta_bench.data.imagenet.imagenet_c import ImageNetC
 from tta_bench.data.imagenet.subsets import checked, listed
+from tta_bench.errors import ConfigError
 from tta_bench.plugins.identity import identify
 
 CLEAN, FOG = Domain("clean", 0), Domain("fog", 5)
@@ -114,3 +117,17 @@ def test_the_subset_is_in_the_key_and_its_absence_is_not(name: str) -> None:
     ]
     assert facts[0]["params"] == {"source_count": 8}
     assert facts[1]["params"] == {"source_count": 8, "subset": "robustbench-5000"}
+
+
+def test_a_sampler_that_needs_more_images_is_refused_with_the_grid(
+    sets: Path, write_yaml: Callable[..., Path]
+) -> None:
+    """NOTE's needs 10 for each of 1000 classes; the whole set has 50 000."""
+    assert (imagenet(sets).expected_images(), ImageNet(root=str(sets)).expected_images()) == (5000, 50_000)
+    data = {"use": "imagenet", "root": str(sets / "imagenet"), "partial": True, "source_count": 4}
+    stream = {"corruptions": ["fog"], "scenario": {"use": "correlated", "sampler": "note"}}
+    known = {"models": ["vit-b"], "quantizers": ["fp32"], "methods": ["source"], "stream": stream}
+    assert grid.expand(config.load(write_yaml(data=data, **known)))
+    file = write_yaml(data=data | {"subset": "robustbench-5000"}, **known)
+    with pytest.raises(ConfigError, match=r"correlated: .*10 images"):
+        grid.expand(config.load(file))

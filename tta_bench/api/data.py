@@ -49,6 +49,10 @@ class Data(Plugin):
     def input_size(self) -> int:
         """The width and height of its images in pixels."""
 
+    def expected_images(self) -> int:
+        """The number of test images per domain, for estimates and feasibility before any image is read."""
+        return self.size
+
     @classmethod
     def presets(cls, model: ModelSource) -> dict[str, Any]:
         """Defaults that depend on the model; filled in before a cell's key is made."""

@@ -131,7 +131,7 @@ class _CellBuilder:
         """Note why there is no such stream for a cell."""
         if cell.scenario is None:
             return
-        size = registry.load("data", cell.data.use).size
+        size = self._data.expected_images()
         kept = self._data.classes()
         classes = cell.model.make().num_classes if kept is None else len(kept)
         domains, scenario = cell.schedule.domains, cell.schedule.scenario

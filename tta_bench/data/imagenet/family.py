@@ -39,6 +39,9 @@ class OfImageNet(ImageFiles):
         """The test images in order, if they are a published subset."""
         return ()
 
+    def expected_images(self) -> int:
+        return len(self.listed) or self.size
+
     @abstractmethod
     def imagenet_place(self) -> Path:
         """The folder of ImageNet's val and train."""
