@@ -10,6 +10,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import linear_regression
 from typing import Any
 
 from bench.measure import Clock, Measure
@@ -23,6 +24,7 @@ DOMAINS = [(name, 5) for name in SETS["imagenet-c-15"]]
 ROUNDS, IMAGES, BATCH = 10, 640, 64
 REPEATING = 2  # of the methods: their rounds are equal, and one line holds all
 EXPONENT = "≤ 1.1"
+LEAST = 1000  # cells from which on growth is measured
 LAUNCHER = """
 import resource, subprocess, sys
 subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)
@@ -56,10 +58,10 @@ def commands(folder: Path) -> dict[str, tuple[str, ...]]:
 
 
 def exponent(values: Sequence[float]) -> float:
-    """The exponent between the two largest sizes, where the start of Python weighs least."""
-    if len(SIZES) < 2:
-        return math.nan
-    return math.log(values[-1] / values[-2]) / math.log(SIZES[-1] / SIZES[-2])
+    """The slope of the line through the logarithms, without small sizes, where the start of Python weighs."""
+    found = [(math.log(size), math.log(value)) for size, value in zip(SIZES, values, strict=True)]
+    large = [pair for pair, size in zip(found, SIZES, strict=True) if size >= LEAST]
+    return linear_regression(*zip(*large, strict=True)).slope if len(large) > 1 else math.nan
 
 
 def measured(*arguments: str) -> tuple[float, float]:
