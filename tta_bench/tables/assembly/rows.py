@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -56,7 +57,7 @@ def with_rows(given: LayoutInput) -> tuple[LayoutInput, list[RowPlace]]:
 def _ordered(cells: DataFrame, keys: list[RowPlace]) -> list[RowPlace]:
     """Rows in the order of the YAML, then by name."""
     orders = cells[["model_order", "quantizer_order", "method_order"]].to_numpy(int)
-    streams = {name: place for place, name in enumerate(cells["stream"].unique())}
+    streams = _stream_places(cells["stream"].unique())
     models: dict[GroupId, tuple[int, int]] = {}
     methods: dict[RowPlace, int] = {}
     for key, (model, quantizer, method) in zip(keys, orders.tolist(), strict=True):
@@ -71,8 +72,14 @@ def _ordered(cells: DataFrame, keys: list[RowPlace]) -> list[RowPlace]:
     return sorted(methods, key=place)
 
 
+def _stream_places(names: Iterable[str]) -> dict[str, tuple[int, tuple[int, ...]]]:
+    """The place of each stream: in the order of the YAML, but severities and batch sizes by number."""
+    words: dict[str, int] = {}
+    return {name: (words.setdefault(re.sub(r"\d+", "", name), len(words)), _numbers(name)) for name in names}
+
+
 def _numbers(text: str) -> tuple[int, ...]:
-    """Sorts, negated, FP32 before W8A8 before W4A4."""
+    """Sorts severity 3 before severity 5 and, negated, FP32 before W8A8 before W4A4."""
     return tuple(map(int, re.findall(r"\d+", text)))
 
 
