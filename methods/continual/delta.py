@@ -38,7 +38,7 @@ class Delta(GradientMethod):
     remembers = ("frequencies", "statistics")
 
     def unsupported(self, model: Model) -> str | None:
-        return without_batch_norm(model) or super().unsupported(model)
+        return super().unsupported(model) or without_batch_norm(model)
 
     def prepare_(self, model: Model, source: Source) -> None:
         self.layers = replace_batch_norms_(model, lambda norm: RenormalisedNorm(norm, self.norm_momentum))

@@ -35,7 +35,7 @@ class Note(MemoryMethod):
     needs = "gradients, BatchNorm2d"
 
     def unsupported(self, model: Model) -> str | None:
-        return without_batch_norm(model) or super().unsupported(model)
+        return super().unsupported(model) or without_batch_norm(model)
 
     def prepare_(self, model: Model, source: Source) -> None:
         make = lambda norm: InstanceAwareNorm(norm, self.k, self.norm_momentum)  # noqa: E731

@@ -33,6 +33,11 @@ NEED_TWO = {
     "foa": "the standard deviation of one image is not defined",
     "zoa": "the standard deviation of one image is not defined",
     "lame": "one image has no neighbours",
+    "fozo": "the standard deviation of one image is not defined",
+    "pace": "the standard deviation of one image is not defined",
+    "actmad": "one image has no variance",
+    "roid": "weights compare the images of a batch",
+    "cmf": "weights compare the images of a batch",
 }
 
 

@@ -84,12 +84,12 @@ class Slow(Data):
         return torch.tensor([[[[float(index[0])]]]])
 
 
-BATCHES = [np.array([i]) for i in range(6)]
+BATCHES = [np.array([[0, i]]) for i in range(6)]  # number of the domain, number of the image
 
 
 def test_batches_are_read_ahead_and_in_order() -> None:
     data = Slow()
-    given = read_batches(data, Domain("clean", 0), BATCHES)
+    given = read_batches(data, [Domain("clean", 0)], BATCHES)
     assert next(given).item() == 0
     assert [float(x) for x in given] == [1, 2, 3, 4, 5]
     assert data.read == [0, 1, 2, 3, 4, 5]
@@ -98,7 +98,7 @@ def test_batches_are_read_ahead_and_in_order() -> None:
 
 def test_what_nobody_asks_for_is_not_read() -> None:
     data = Slow()
-    given = read_batches(data, Domain("clean", 0), BATCHES)
+    given = read_batches(data, [Domain("clean", 0)], BATCHES)
     next(given)
     given.close()  # type: ignore[attr-defined]
     assert len(data.read) <= 1 + Slow.read_ahead
@@ -106,7 +106,7 @@ def test_what_nobody_asks_for_is_not_read() -> None:
 
 
 def test_an_unreadable_file_stops_the_stream_where_it_is() -> None:
-    given = read_batches(Slow(), Domain("clean", 0), [*BATCHES[:2], np.array([99])])
+    given = read_batches(Slow(), [Domain("clean", 0)], [*BATCHES[:2], np.array([[0, 99]])])
     assert [float(next(given)), float(next(given))] == [0, 1]
     with pytest.raises(BadData, match=r"99\.JPEG"):
         next(given)
@@ -115,5 +115,5 @@ def test_an_unreadable_file_stops_the_stream_where_it_is() -> None:
 def test_data_in_memory_is_read_in_the_thread_that_asks() -> None:
     data = Slow()
     data.read_ahead = 0  # type: ignore[misc]
-    assert [float(x) for x in read_batches(data, Domain("clean", 0), BATCHES)] == list(range(6))
+    assert [float(x) for x in read_batches(data, [Domain("clean", 0)], BATCHES)] == list(range(6))
     assert data.threads == {threading.current_thread().name}

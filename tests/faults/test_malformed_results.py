@@ -140,7 +140,7 @@ MANIFESTS: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "a seed of 400 digits": ((*CELL, "seed"), HUGE, "cells[0].seed: Input should be less"),
     "a batch size that is no number": ((*CELL, "batch_size"), NAN, "cells[0].batch_size: Input should be"),
     "a million threads": ((*CELL, "threads"), 10**6, "cells[0].threads: Input should be less"),
-    "an unknown reset": ((*CELL, "reset"), "often", "cells[0].reset: Input should be 'never' or 'domain'"),
+    "an unknown reset": ((*CELL, "reset"), "often", "cells[0].reset: String should match"),
     "a plugin that is a text": ((*CELL, "method"), "tent", "cells[0].method: Input should be an object"),
     "parameters in a list": ((*CELL, "method", "params"), [], "cells[0].method.params: Input should be"),
     "no format": (("format",), ABSENT, "the folder has format 1, and this version reads formats 2 and 3"),

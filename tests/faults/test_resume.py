@@ -21,6 +21,7 @@ from tta_bench.plugins import registry
 from tta_bench.storage.checkpoints import Checkpoint, Checkpoints
 
 Records = dict[tuple[str, int, str], dict[str, Any]]
+NETWORKS = {"fozo": {"models": ["vit-micro"]}}  # its prompts stand between tokens
 SHORT = {"corruptions": ["fog"], "batch_size": 4, "limit": 12}  # three batches, twice
 
 
@@ -89,7 +90,7 @@ def in_pieces(cells: Sequence[Cell], executor: Executor, folder: Path, questions
 
 @pytest.mark.parametrize("name", [*registry.names("methods"), "drift"])
 def test_every_method_goes_on_bit_for_bit(name: str, executor: Executor, tmp_path: Path) -> None:
-    cells = cells_of([name], stream=SHORT)
+    cells = cells_of([name], stream=SHORT, **NETWORKS.get(name, {}))
     whole = in_one_go(cells, executor, tmp_path / "whole")
     assert len(whole) == 2
     assert in_pieces(cells, executor, tmp_path / "pieces", 3) == whole

@@ -117,9 +117,9 @@ def test_views_of_pea() -> None:
 @pytest.mark.parametrize(("variant", "replaced"), [("corrected", False), ("released", True)])
 def test_the_second_batch_replaces_the_statistics_of_released_pea(variant: str, replaced: bool) -> None:
     method = ready("pea", built("vit-micro"), variant=variant)
-    for seed in range(2):
+    for darker in (1.0, 0.8):  # so alike that both batches align the same blocks
         old = [None if s is None else s.gaussian.mean for s in method.stream]
-        x = images(seed=seed)
+        x = darker * images(seed=0)
         predict(method, x)
     first = next(i for i, mean in enumerate(old) if mean is not None and method.stream[i].drift)
     assert not any(method.stream[:first])  # so this block reads what it reads in an ordinary pass

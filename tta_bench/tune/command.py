@@ -27,6 +27,9 @@ from tta_bench.tune.search import prepare, tune
 class Silent(RunProgress):
     """Reports only notes, one per finished trial: a progress bar would not know the number of cells."""
 
+    def task_started(self) -> None:
+        pass
+
     def started(self, cell: Cell, kept: int) -> None:
         pass
 
