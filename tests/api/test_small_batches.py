@@ -107,7 +107,7 @@ def test_a_last_batch_of_one_is_predicted_and_skipped_with_its_reason(
     outcome = CliRunner().invoke(app, ["run", str(path), "--results", str(results), "--quiet"])
     assert outcome.exit_code == 0, outcome.output
     table = CliRunner().invoke(app, ["table", "--results", str(results), "--layout", "long-term"]).output
-    for reason in set(NEED_TWO.values()):
+    for reason in {NEED_TWO[name] for name in ("foa", "zoa", "lame")}:
         assert f"2 updates skipped: a batch of one image: {reason}" in " ".join(table.split())
 
 
