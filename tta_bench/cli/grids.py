@@ -11,7 +11,7 @@ import typer
 from tta_bench.cli import options
 from tta_bench.cli.app import app
 from tta_bench.cli.output import show, tell
-from tta_bench.execution.interrupt import Stopped
+from tta_bench.execution.interrupt import code_of_stop
 from tta_bench.terminal import say, terminal_width
 
 WIDTH_OF_A_FILE = 120  # characters in a line of tables that are not printed on a terminal
@@ -63,9 +63,9 @@ def run(
             keep_stale=keep_stale,
             quiet=quiet,
         )
-    except Stopped as stopped:
+    except KeyboardInterrupt as stopped:
         tell("Stopped. All records are kept; run the same command again to continue.", quiet)
-        raise typer.Exit(stopped.exit_code) from None
+        raise typer.Exit(code_of_stop(stopped)) from None
     if tables:
         width = terminal_width() or WIDTH_OF_A_FILE
         say("\n".join(ended.results.table(layout).to_text(width) for layout in ("long-term", "cost")))
@@ -122,9 +122,9 @@ def tune(
     )
     try:
         say(command.run(request))
-    except Stopped as stopped:
+    except KeyboardInterrupt as stopped:
         say("Stopped. All finished trials are kept; run the same command again to continue.", error=True)
-        raise typer.Exit(stopped.exit_code) from None
+        raise typer.Exit(code_of_stop(stopped)) from None
     say(f"Presets in {output}.", error=True)
 
 

@@ -37,6 +37,11 @@ def exit_code(number: int) -> int:
     return 128 + number
 
 
+def code_of_stop(stopped: KeyboardInterrupt) -> int:
+    """The exit code after a stop. Ray raises a plain KeyboardInterrupt where a handler has raised Stopped."""
+    return getattr(stopped, "exit_code", exit_code(signal.SIGINT))
+
+
 class Stop:
     """A context manager in which Ctrl-C ends the program.
 
