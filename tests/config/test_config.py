@@ -180,7 +180,9 @@ def test_the_default_benchmark_is_the_grid_the_readme_promises() -> None:
     assert methods >= {"source", "bn-adapt", "t3a", "lame", "foa", "zoa", "tent"}
     for model, quantizer in own.items():
         mine = {c.method.use for c in cells if (c.labels.model, c.quantizer.use) == (model, quantizer)}
-        assert mine >= {"source", "t3a", "lame", "foa", "zoa"}, "the comparison of the paper"
+        # FOA on vim-micro would take the default run beyond three minutes.
+        foa = set() if model == "vim-micro" else {"foa"}
+        assert mine >= {"source", "t3a", "lame", "zoa"} | foa, "the comparison of the paper"
     assert all(c.method.params["k"] == 2 for c in cells if c.method.use == "foa")
     assert benchmark.stream.rounds == 10
     assert len(benchmark.stream.corruptions) == 15

@@ -113,7 +113,7 @@ class RayRunner:
     def _add_workers(self, waiting: int) -> None:
         """Start workers while there are jobs and room for them: nodes may have left, or joined."""
         now = time.monotonic()
-        if now - self.checked < CAPACITY_SECONDS:
+        if now - self.checked < CAPACITY_SECONDS or not self.head.answers():
             return
         self.checked = now
         self._update_nodes()

@@ -47,6 +47,14 @@ class HeadWatch:
         if self.lost.is_set():
             raise HeadLost(self.address)
 
+    def answers(self) -> bool:
+        """Whether the head node accepts connections; without one, some calls of Ray abort the process."""
+        try:
+            socket.create_connection(self.place, timeout=PERIOD_SECONDS).close()
+        except OSError:
+            return False
+        return True
+
     def close(self, shutdown: Callable[[], None]) -> None:
         """Stop watching and disconnect. Without a head node Ray cannot: then the process ends without Ray."""
         self._over.set()
@@ -58,7 +66,7 @@ class HeadWatch:
     def _watch(self) -> None:
         answered = time.monotonic()
         while not self._over.wait(PERIOD_SECONDS):
-            if self._answers():
+            if self.answers():
                 answered = time.monotonic()
             elif time.monotonic() - answered > LOST_SECONDS:
                 self.lost.set()
@@ -68,13 +76,6 @@ class HeadWatch:
         if not self._over.wait(BLOCKED_SECONDS):  # the main thread is inside a call of Ray
             say(HeadLost(self.address), error=True)
             self.end()
-
-    def _answers(self) -> bool:
-        try:
-            socket.create_connection(self.place, timeout=PERIOD_SECONDS).close()
-        except OSError:
-            return False
-        return True
 
 
 def _exit() -> None:

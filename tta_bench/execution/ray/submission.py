@@ -23,6 +23,8 @@ from tta_bench.storage import archive
 NAME, RESULTS = "tta-bench", "tta-bench-results"  # keys of a job's metadata
 PORT = 8265  # of Ray's dashboard, unless the address has one
 POLL_SECONDS = 1.0
+AGENT_SECONDS = 60.0  # for the agent of a cluster that has just started
+NO_AGENT = "No available agent"  # in the answer of Ray's server
 OVER = ("STOPPED", "SUCCEEDED", "FAILED")
 
 
@@ -131,15 +133,25 @@ class ClusterJobs:
             # The shell of the head node replaces $HOME, which is unknown here.
             folder = f'"{results}"' if results.startswith("$HOME/") else shlex.quote(results)
             entry = f"python -m tta_bench.cli {shlex.join(command)} --results {folder}"
+            self._submit(
+                entrypoint=entry, submission_id=id, runtime_env={"working_dir": work}, metadata=metadata
+            )
+
+    def _submit(self, **job: Any) -> None:
+        """Submit a job; a cluster that has just started has no agent yet that takes it."""
+        end = time.monotonic() + AGENT_SECONDS
+        while True:
             try:
-                self.client.submit_job(
-                    entrypoint=entry, submission_id=id, runtime_env={"working_dir": work}, metadata=metadata
-                )
+                self.client.submit_job(**job)
+                return
             except (
                 RuntimeError,
                 OSError,
             ) as error:  # Ray has no class of its own for what the server answers
-                raise UserError(f"The cluster refuses the job: {str(error).splitlines()[0]}") from error
+                if NO_AGENT not in str(error) or time.monotonic() > end:
+                    problem = f"The cluster refuses the job: {str(error).splitlines()[0]}"
+                    raise UserError(problem) from error
+            time.sleep(POLL_SECONDS)
 
 
 def fetched(address: str, name: str | None, into: Path) -> Submission:
