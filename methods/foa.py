@@ -28,6 +28,7 @@ from tta_bench_methods._shared.alignment import (
     ActivationShift,
     Candidate,
     SourceStatistics,
+    feature_mean,
     objective,
     shift_target,
     shifted,
@@ -67,7 +68,7 @@ class Foa(Method):
     predictions: Literal["immediate", "deferred"] = "immediate"
     seed: Seed = 2020  # of the random draws; filled with the seed of the cell
 
-    version = "2"
+    version = "3"
     family = "forward-only"
     summary = "prompts by evolution strategy, features moved back to the source mean"
     needs = "prompts, clean images"
@@ -158,7 +159,7 @@ class Foa(Method):
         gaps = self.source_statistics.gaps(layers)
         fitness = objective(logits, gaps, self.lam, self.fitness).item()
         output = logits if offset is None else self.model.head(shifted(z, offset))
-        return Candidate(fitness, output, z.mean(0))
+        return Candidate(fitness, output, feature_mean(z))
 
     def _pass(self, x: Tensor, point: np.ndarray) -> tuple[list[Tensor], Tensor]:
         """Layer features and z under a prompt."""

@@ -15,6 +15,7 @@ from tta_bench_methods._shared.alignment import (
     ActivationShift,
     Candidate,
     SourceStatistics,
+    feature_mean,
     objective,
     shifted,
     sortable,
@@ -97,7 +98,7 @@ class Fozo(Method):
         layers, z = self.model.continue_from(self.model.enter(self.model.stem(x, prompt)))
         logits = self.model.head(shifted(z, offset))
         gaps = self.source_statistics.gaps(layers)
-        return Candidate(objective(logits, gaps, self.lam, "sum").item(), logits, z.mean(0))
+        return Candidate(objective(logits, gaps, self.lam, "sum").item(), logits, feature_mean(z))
 
     def _learn_(self, trials: list[Candidate], gradient: Tensor) -> None:
         """Adjust ε and η by the smaller loss, take the step with the new η, update the history."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from torch import Tensor
 
 from tta_bench.api import Interval, Log, Method, Model, NonNegative, Source, Uniform, spaces
-from tta_bench_methods._shared.alignment import ActivationShift, shifted
+from tta_bench_methods._shared.alignment import ActivationShift, feature_mean, shifted
 
 
 @dataclass
@@ -18,6 +18,7 @@ class Shift(Method):
     momentum: Annotated[float, Interval(gt=0, le=1)] = 0.1  # weight of the new batch in the running mean
     strength: NonNegative = 1.0  # γ of the paper
 
+    version = "2"
     consumes = "features"
     memory = "stream"
     summary = "features moved back to the source mean"
@@ -34,7 +35,7 @@ class Shift(Method):
 
     def step(self, z: Tensor) -> Tensor:
         offset = self.history.offset()
-        if not self.history.update_(z.mean(0)):
+        if not self.history.update_(feature_mean(z)):
             self.skip("the mean of a batch was not finite")
         return self.model.head(shifted(z, None if offset is None else self.strength * offset))
 

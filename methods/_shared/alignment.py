@@ -25,10 +25,10 @@ class SourceStatistics:
     stds: list[Tensor]
 
     def gaps(self, layers: Sequence[Tensor]) -> list[Tensor]:
-        """(σ − σ_src)² + (μ − μ_src)² of a batch, per layer and channel."""
+        """(σ − σ_src)² + (μ − μ_src)² of a batch, per layer and channel, in float64."""
         return [
             (_spread(z) - std).square() + (z.mean(0) - mean).square()
-            for z, mean, std in zip(layers, self.means, self.stds, strict=True)
+            for z, mean, std in zip(map(torch.Tensor.double, layers), self.means, self.stds, strict=True)
         ]
 
 
@@ -57,11 +57,20 @@ def objective(logits: Tensor, gaps: Sequence[Tensor], lam: float, form: Literal[
     mean: averaged over images, channels and then layers (ZOA; FOA on feature maps).
     sum: Σ_i H_i + λ·(B/64)·Σ gaps (FOA on tokens), which ranks candidates as the mean form does with
     λ·(number of channels of all layers)/64 in place of λ.
+
+    In float64: methods divide differences of it by small steps, which would amplify the rounding of float32
+    sums, and so the order in which a library adds.
     """
+    logits = logits.double()
     if form == "sum":
         weight = lam * len(logits) / REFERENCE_BATCH
         return entropy(logits).sum() + weight * torch.cat(list(gaps)).sum()
     return entropy(logits).mean() + lam * torch.stack([gap.mean() for gap in gaps]).mean()
+
+
+def feature_mean(z: Tensor) -> Tensor:
+    """Mean of the features of a batch, in float64 for the reason that `objective` states."""
+    return z.double().mean(0)
 
 
 class ActivationShift:
@@ -86,7 +95,7 @@ class ActivationShift:
 
 def shifted(z: Tensor, offset: Tensor | None) -> Tensor:
     """Features with the shift applied."""
-    return z if offset is None else z + offset
+    return z if offset is None else (z + offset).to(z.dtype)
 
 
 def shift_target(statistics: SourceStatistics, broadcast_scalar: bool) -> Tensor:

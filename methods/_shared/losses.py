@@ -19,7 +19,7 @@ def information_maximisation(logits: Tensor) -> Tensor:
 def pseudo_label(logits: Tensor, confident: float = CONFIDENT) -> Tensor | None:
     """Cross-entropy to the predicted labels of confident images; None if there are none."""
     log_p = logits.log_softmax(1).amax(1)
-    kept = log_p.detach().exp() > confident
+    kept = ~(log_p.detach().exp() <= confident)  # NaN is kept: its gradient is NaN in any case
     return -log_p[kept].mean() if kept.any() else None
 
 

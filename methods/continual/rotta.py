@@ -88,7 +88,7 @@ class Rotta(MemoryMethod):
         """Passes inside take their batch into the statistics of robust norms."""
         layers = [layer for layer in self.layers if isinstance(layer, RobustNorm)]
         for layer in layers:
-            layer.learning = True
+            layer.proposed, layer.learning = layer.running, True
         try:
             yield
         finally:

@@ -29,6 +29,7 @@ from tta_bench_methods._shared.alignment import (
     ActivationShift,
     Candidate,
     SourceStatistics,
+    feature_mean,
     objective,
     shifted,
     sortable,
@@ -114,14 +115,19 @@ class Pace(Method):
         if len(x) < self.min_batch_size:
             self.skip(f"a batch of one image: {SPREAD_OF_ONE}")
             return self._try(x, self._resting_point(), offset).logits
-        if self.stopped:
-            best, learnt = self._try(x, self._resting_point(), offset), True
-            self.history.update_(best.feature_mean)
-        else:
-            best, learnt = self._generation(x, offset)
+        rests = self.stopped
+        best, learnt = self._rest(x, offset) if rests else self._generation(x, offset)
         if learnt and self.tau is not None:
-            self._watch(x)
+            self._watch(x, rests)
         return best.logits
+
+    def _rest(self, x: Tensor, offset: Tensor | None) -> tuple[Candidate, bool]:
+        """One pass after the search has stopped, and whether it was finite; only the history moves on."""
+        only = self._try(x, self._resting_point(), offset)
+        finite = self.history.update_(only.feature_mean)
+        if not finite:
+            self.skip("the features of a batch were not finite")
+        return only, finite
 
     def _resting_point(self) -> np.ndarray:
         """The v that predicts without a search."""
@@ -159,7 +165,7 @@ class Pace(Method):
         gaps = self.source_statistics.gaps(layers)
         fitness = objective(logits, gaps, self.lam, self.fitness).item()
         output = logits if offset is None else self.model.head(shifted(z, offset))
-        return Candidate(fitness, output, z.mean(0))
+        return Candidate(fitness, output, feature_mean(z))
 
     def _learn_(self, points: list[np.ndarray], candidates: list[Candidate], best: int) -> None:
         """Update search and history; stop if the mean of the search has hardly moved."""
@@ -171,15 +177,15 @@ class Pace(Method):
         self.stopped = moved < self.stop_below * float(np.linalg.norm(before))
         self.recalls = False
 
-    def _watch(self, x: Tensor) -> None:
+    def _watch(self, x: Tensor, rests: bool) -> None:
         """Store the mean and start anew if this batch belongs to a new domain."""
         known = self.monitor.domain
         if self.monitor.changed(channel_statistics(self.model.stem_samples(self.model.stem(x))), len(x)):
             self.shifts += 1
             self._store_()
             self._start_()
-        elif self.stopped and known is not None:
-            self.monitor.domain = known  # statistics rest while the parameters do
+        elif rests and known is not None:
+            self.monitor.domain = known  # statistics rest once the parameters do
 
     def _store_(self) -> None:
         """Put the mean into the bank; over capacity, the entry most similar to the others leaves."""

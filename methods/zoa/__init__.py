@@ -26,6 +26,7 @@ from tta_bench_methods._shared.alignment import (
     SPREAD_OF_ONE,
     ActivationShift,
     SourceStatistics,
+    feature_mean,
     objective,
     shift_target,
     shifted,
@@ -73,7 +74,7 @@ class Zoa(Method):
     share_prefix: bool = True  # compute the frozen blocks once per batch: same numbers, more memory
     seed: Seed = 2020  # of the random draws; filled with the seed of the cell
 
-    version = "2"
+    version = "3"
     family = "forward-only"
     summary = "zeroth-order steps on norm layers, with a bank of domains"
     needs = "norm layers, clean images"
@@ -158,7 +159,7 @@ class Zoa(Method):
         else:
             self._descend_(*gradients)
         self._write_()
-        self.history.update_(z.mean(0))
+        self.history.update_(feature_mean(z))
         self.batches += 1
         self.shifts += changed
         return output

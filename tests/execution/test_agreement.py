@@ -52,6 +52,17 @@ def test_other_bits_are_unsupported_with_the_reason(write_yaml: Write) -> None:
     assert "W4A4" in record["reason"]
 
 
+def test_a_method_that_the_engine_cannot_bear_is_unsupported_and_not_failed(write_yaml: Write) -> None:
+    pytest.importorskip("onnxruntime")
+    path = write_yaml(
+        quantizers=[{"use": "uniform", "engine": "onnxruntime"}], methods=["tbr"], models=["resnet-micro"]
+    )
+    cells = grid.expand(config.load(path), str(path))
+    (record,) = [r for d in Executor().run([resolve(cell) for cell in cells]) for r in d.records]
+    assert record["status"] == "unsupported"
+    assert "replaces norm layers" in record["reason"]
+
+
 def test_engines_compute_on_the_cpu_only(write_yaml: Write) -> None:
     path = write_yaml(quantizers=[{"use": "uniform", "engine": "torch-int8"}], methods=["source"])
     (cell,) = grid.expand(config.load(path), str(path))

@@ -14,8 +14,8 @@ from tests.methods.streams import images, plain, predict, ready
 from tta_bench.api import Model, Source
 from tta_bench.plugins import registry
 from tta_bench.plugins.identity import identify
-from tta_bench_methods._shared.gradient import entropy
-from tta_bench_methods._shared.jitter import sharp_jitter
+from tta_bench_methods._shared.gradient import affine_parameters, derived_seed, entropy
+from tta_bench_methods._shared.jitter import jitter, sharp_jitter
 from tta_bench_methods._shared.losses import (
     cross_entropy,
     generalised_cross_entropy,
@@ -24,7 +24,9 @@ from tta_bench_methods._shared.losses import (
     soft_likelihood_ratio,
     symmetric_cross_entropy,
 )
+from tta_bench_methods._shared.teacher import weights_and_biases
 from tta_bench_methods.continual.petta import class_statistics
+from tta_bench_methods.features.prior_correction import smoothed_prior
 from tta_bench_methods.tent import Tent
 
 STREAM = [images(6, seed=seed) for seed in range(4)]
@@ -74,6 +76,13 @@ def test_information_maximisation_of_one_repeated_image_is_zero() -> None:
     assert information_maximisation(row.expand(8, -1)).item() == pytest.approx(0, abs=1e-6)
 
 
+def test_information_maximisation_is_the_mean_entropy_minus_that_of_the_mean() -> None:
+    p = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])
+    mean = torch.tensor([0.4, 0.25, 0.35])
+    wanted = -(p * p.log()).sum(1).mean() + (mean * mean.log()).sum()
+    assert information_maximisation(p.log()).item() == pytest.approx(wanted.item(), abs=1e-6)
+
+
 def test_generalised_cross_entropy_has_no_gradient_at_certainty() -> None:
     logits = torch.zeros(1, 10)
     logits[0, 3] = 40
@@ -89,6 +98,18 @@ def test_pseudo_labels_use_confident_images_only() -> None:
     logits = torch.tensor([[9.0, 0.0, 0.0], [1.0, 0.9, 0.0]])
     assert pseudo_label(logits) == pytest.approx(-logits[0].log_softmax(0)[0].item())
     assert pseudo_label(logits[1:]) is None
+
+
+@pytest.mark.parametrize("loss", ["im", "pl", "gce"])
+def test_a_broken_image_is_counted_and_moves_no_parameter_whatever_the_loss(loss: str, vit: Model) -> None:
+    """The gradient at logits that are not finite is not finite either, even if their image has no weight."""
+    method = ready("tent", vit, loss=loss, lr=0.1)
+    vit.classifier.weight.detach().mul_(100)  # all images are confident
+    before, broken = [p.detach().clone() for p in method.parameters], STREAM[0].clone()
+    broken[0] = torch.nan
+    predict(method, broken)
+    assert method.skipped_updates == 1
+    assert same(before, [p.detach() for p in method.parameters])
 
 
 @pytest.mark.parametrize("loss", ["im", "pl", "gce"])
@@ -140,6 +161,13 @@ def test_roid_with_no_weight_of_the_adapted_parameters_stays_at_the_source(model
         predict(method, x)
         pairs = zip(method.parameters, method.initial["tensors"], strict=True)
         assert all(torch.equal(p, p0) for p, p0 in pairs)
+
+
+def test_the_output_of_roid_is_the_prior_correction_of_its_first_pass(model: Model) -> None:
+    logits = unadapted(model)[0]
+    wanted = logits * smoothed_prior(logits.softmax(1))
+    assert torch.allclose(outputs("roid", model)[0], wanted, atol=1e-5)
+    assert not torch.allclose(logits, wanted, atol=1e-2)
 
 
 def test_weights_of_roid_are_zero_or_at_least_one(vit: Model) -> None:
@@ -314,6 +342,203 @@ def test_cross_entropies_of_a_row_with_itself_are_its_entropy() -> None:
         assert torch.allclose(each, entropy(logits), atol=1e-6)
 
 
+# -- steps by hand ---------------------------------------------------------------------------------
+
+
+PLAIN_SGD: dict[str, Any] = {"optimizer": "sgd", "momentum": 0.0, "lr": 0.1}
+
+
+def stepped(parameters: list[Any], loss: Tensor, lr: float = 0.1) -> list[Tensor]:
+    """The parameters after a step of plain gradient descent."""
+    gradients = torch.autograd.grad(loss, parameters)
+    return [p.detach() - lr * g for p, g in zip(parameters, gradients, strict=True)]
+
+
+def crossed(target: Tensor, logits: Tensor) -> Tensor:
+    """−Σ_c p_c·log p'_c of each row."""
+    return -(target.softmax(1) * logits.softmax(1).log()).sum(1)
+
+
+def moved(parameters: list[Any], expected: list[Tensor]) -> bool:
+    return same([p.detach() for p in parameters], expected, atol=2e-5)
+
+
+def test_a_step_of_roid_by_hand(vit: Model) -> None:
+    """The second batch is smaller; its loss is divided by the size of the first."""
+    options = {"nesterov": False, "source_momentum": 1.0, "prior_correction": False}
+    method = ready("roid", vit, **PLAIN_SGD, **options)
+    first, second = images(6), images(4, seed=1)
+    q = 0.9 * torch.full((10,), 0.1) + 0.1 * plain(vit, first).softmax(1).mean(0)
+    predict(method, first)
+    with torch.enable_grad():
+        logits = vit(second)
+        p = logits.detach().softmax(1)
+        u, v = 1 - torch.cosine_similarity(q[None], p), -entropy(logits.detach())
+        u, v = ((each - each.min()) / (each.max() - each.min()) for each in (u, v))
+        kept = u >= u.mean()
+        view = vit(sharp_jitter(second[kept], derived_seed(method.seed, 2)))
+        cut = logits[kept].softmax(1).clamp_max(0.99)
+        losses = -(cut * (cut / (1 - cut) + 1e-5).log()).sum(1)
+        losses = losses + (crossed(view, logits[kept]) + crossed(logits[kept], view)) / 2
+        expected = stepped(method.parameters, (torch.exp(3 * u * v)[kept] * losses).sum() / 6)
+    assert 0 < int(kept.sum()) < 4
+    predict(method, second)
+    assert moved(method.parameters, expected)
+
+
+def test_a_step_of_rotta_by_hand(vit: Model) -> None:
+    source = copy.deepcopy(vit)
+    method = ready("rotta", vit, **PLAIN_SGD, capacity=6, teacher_rate=0.25)
+    predict(method, STREAM[0])
+    x, ages = method.images.batch(), torch.tensor(method.images.ages) / 6
+    parameters = [p.requires_grad_() for p in affine_parameters(source.norms())]
+    with torch.enable_grad():
+        student = source(jitter(x, derived_seed(method.seed, 6)))
+        loss = (ages.neg().exp() / (1 + ages.neg().exp()) * crossed(plain(source, x), student)).mean()
+        expected = stepped(parameters, loss)
+    assert moved(method.parameters, expected)
+    teacher = [0.75 * p.detach() + 0.25 * new for p, new in zip(parameters, expected, strict=True)]
+    assert moved(method.teacher_affine, teacher)
+
+
+def test_the_drift_of_petta_by_hand(vit: Model) -> None:
+    method = ready("petta", vit)
+    variances = method.source_variances
+    method.class_means = method.source_means.clone()
+    method.class_means[3] += 0.5 * variances[3].sqrt()
+    gaps = torch.stack([0.25 * variances[3] / (variances[3] + 1e-6), torch.zeros_like(variances[5])])
+    wanted = 1 - float(torch.exp(-gaps.mean()))
+    assert method.drift(torch.tensor([3, 5, 3, 3])) == pytest.approx(wanted, abs=1e-5)
+    assert method.drift(torch.tensor([5])) == 0
+
+
+@pytest.mark.parametrize("loss", ["ce", "sce"])
+def test_a_step_of_petta_by_hand(loss: str, vit: Model) -> None:
+    """On the second batch, when student, teacher and anchor differ."""
+    method = ready("petta", vit, **PLAIN_SGD, teacher_rate=0.5, adaptive=False, loss=loss)
+    predict(method, STREAM[0])
+    student, teacher, anchor = (copy.deepcopy(each) for each in (vit, method.teacher, method.anchor))
+    assert torch.equal(predict(method, STREAM[1]), plain(teacher, STREAM[1]))
+    x, parameters = method.images.batch(), affine_parameters(student.norms())
+    target = plain(teacher, x)
+    with torch.enable_grad():
+        view, own = student(jitter(x, derived_seed(method.seed, method.images.arrived))), student(x)
+        taught = crossed(target, view)
+        if loss == "sce":
+            pairs = ((target, view), (view, target), (target, own), (own, target))
+            taught = torch.stack([crossed(*pair) for pair in pairs]).mean(0)
+        expected = stepped(parameters, (taught + crossed(plain(anchor, x), view)).mean())
+    assert moved(method.parameters, expected)
+
+
+def test_drift_slows_the_teacher_of_petta_and_pulls_to_the_source(vit: Model) -> None:
+    found = []
+    for drift in (0.0, 0.4):
+        method = ready("petta", copy.deepcopy(vit), **PLAIN_SGD, teacher_rate=0.5)
+        for p in method.parameters:
+            p.detach().add_(0.1)
+        method.drift = lambda labels, drift=drift: drift
+        predict(method, STREAM[0])
+        found.append(method)
+    calm, drifting = found
+    sources = calm.source_parameters
+    start = [(p0 + 0.1).requires_grad_() for p0 in sources]
+    with torch.enable_grad():
+        pairs = zip(start, sources, strict=True)
+        cosines = torch.stack([(p @ p0) / (p.norm() * p0.norm()).clamp_min(1e-8) for p, p0 in pairs])
+        gradients = torch.autograd.grad(cosines.mean(), start)
+    # λ = γ·λ₀ = 4, and the learning rate is 0.1.
+    pulled = [p.detach() + 0.4 * g for p, g in zip(calm.parameters, gradients, strict=True)]
+    assert moved(drifting.parameters, pulled)
+    assert not moved(calm.parameters, pulled)
+    for method, rate in ((calm, 0.5), (drifting, 0.3)):
+        both = zip(sources, method.parameters, strict=True)
+        assert moved(method.teacher_affine, [(1 - rate) * p0 + rate * p.detach() for p0, p in both])
+
+
+def test_at_the_source_petta_is_as_like_it_as_can_be(vit: Model) -> None:
+    method = ready("petta", vit)
+    for p, p0 in zip(method.parameters, method.source_parameters, strict=True):
+        p.detach().fill_(1.0)
+        p0.fill_(1.0)
+    assert method.likeness().item() == pytest.approx(1, abs=1e-6)
+    method.parameters[0].detach().fill_(-1.0)
+    assert method.likeness().item() == pytest.approx(1 - 2 / len(method.parameters), abs=1e-6)
+
+
+def test_a_step_of_note_by_hand(resnet: Model) -> None:
+    method = ready("note", resnet, **PLAIN_SGD | {"lr": 10.0}, capacity=6)
+    for layer in method.iabn:
+        layer.learning = True
+    with torch.enable_grad():
+        p = resnet(STREAM[0]).softmax(1)
+        expected = stepped(method.parameters, -(p * (p + 1e-6).log()).mean(), lr=10.0)
+    running = [layer.proposed.detach() for layer in method.iabn]
+    for layer in method.iabn:
+        layer.learning = False
+    predict(method, STREAM[0])  # fills the memory
+    assert moved(method.parameters, expected)
+    assert same([layer.running for layer in method.iabn], running, atol=1e-5)
+
+
+def test_a_step_of_santa_by_hand(vit: Model) -> None:
+    """The student's probabilities weigh the anchor's log-probabilities, not the other way round."""
+    source = copy.deepcopy(vit)
+    method = ready("santa", vit, **PLAIN_SGD, nesterov=False, contrast_weight=0.0)
+    predict(method, STREAM[0])
+    trained = affine_parameters(vit.norms())
+    with torch.enable_grad():
+        x = STREAM[1]
+        anchor, logits = (
+            plain(source, x).detach(),
+            torch.cat([vit(x), vit(jitter(x, derived_seed(method.seed, 2)))]),
+        )
+        anchors = torch.cat([anchor, anchor])
+        gradients = [
+            torch.autograd.grad(loss.mean(), trained, retain_graph=True)
+            for loss in (crossed(logits, anchors), crossed(anchors, logits))
+        ]
+    expected, reverse = (
+        [p.detach() - 0.1 * g for p, g in zip(trained, each, strict=True)] for each in gradients
+    )
+    predict(method, x)
+    assert moved(trained, expected)
+    assert not moved(trained, reverse)
+
+
+def test_a_step_of_rmt_by_hand(vit: Model) -> None:
+    options = {"nesterov": False, "contrast_weight": 0.0, "teacher_momentum": 0.75}
+    method = ready("rmt", vit, **PLAIN_SGD | options | {"lr": 0.01})
+    predict(method, STREAM[0])
+    trained, teacher = weights_and_biases(vit), weights_and_biases(method.teacher)
+    before, x = [p.clone() for p in teacher], STREAM[1]
+    with torch.enable_grad():
+        target = plain(method.teacher, x)
+        both = (vit(x), vit(jitter(x, derived_seed(method.seed, 2))))
+        losses = torch.stack([crossed(each, target) + crossed(target, each) for each in both])
+        expected = stepped(trained, losses.sum(0).mean() / 4, lr=0.01)
+        wanted = both[0].detach() + target
+    assert torch.allclose(predict(method, x), wanted, atol=1e-5)
+    assert moved(trained, expected)
+    assert moved(teacher, [0.75 * a + 0.25 * b for a, b in zip(before, expected, strict=True)])
+
+
+def test_the_contrastive_loss_by_hand(vit: Model) -> None:
+    contrast = ready("santa", vit).contrast
+    with torch.no_grad():
+        z, view = vit.features(STREAM[0][:3]), vit.features(STREAM[1][:3])
+        near = [torch.cosine_similarity(row[None], contrast.prototypes).argmax() for row in z]
+        rows = contrast.project(torch.cat([contrast.prototypes[torch.stack(near)], z, view]))
+        loss = contrast.loss(z, view).item()
+    assert torch.allclose(rows.norm(dim=1), torch.ones(9), atol=1e-5)
+    shares = []
+    for i, row in enumerate(rows):
+        others = {j: float(torch.exp(row @ rows[j] / 0.1)) for j in range(9) if j != i}
+        shares += [others[j] / sum(others.values()) for j in others if j % 3 == i % 3]
+    assert len(shares) == 18
+    assert loss == pytest.approx(-torch.tensor(shares).log().mean().item(), rel=1e-4)
+
+
 # -- ActMAD ----------------------------------------------------------------------------------------
 
 
@@ -323,6 +548,18 @@ def test_actmad_on_its_own_source_batch_has_no_loss(model: Model) -> None:
     method.setup(model, Source(x, 8))
     assert method.distance(method._pass(x)[1]).item() == pytest.approx(0, abs=1e-5)
     assert method.distance(method._pass(images(8, seed=4))[1]) > 0.01
+
+
+def test_the_targets_of_actmad_are_means_over_batches_at_every_position(model: Model) -> None:
+    method = ready("actmad", model)  # two batches of eight clean images
+    outputs: list[Tensor] = []
+    handle = model.norms()[1].module.register_forward_hook(lambda *call: outputs.append(call[2]))
+    for x in images(16, seed=9).split(8):
+        plain(model, x)
+    handle.remove()
+    for row, statistic in zip(method.targets[1], (torch.var, torch.mean), strict=True):
+        wanted = (statistic(outputs[0], 0) + statistic(outputs[1], 0)) / 2
+        assert torch.allclose(row, wanted, atol=1e-5)
 
 
 def test_actmad_sums_both_mean_distances_of_every_layer(vit: Model) -> None:
@@ -348,6 +585,25 @@ def test_class_weights_of_delta_have_a_mean_of_one(resnet: Model) -> None:
     weights = method.class_weights(p)
     assert weights.mean().item() == pytest.approx(1, abs=1e-5)
     assert weights.std() > 0
+    shares = weights * method.frequencies[p.argmax(1)]
+    assert torch.allclose(shares, shares[:1].expand(32)), "a weight is inverse to the frequency"
+
+
+def test_class_frequencies_of_delta_take_in_a_twentieth_of_the_batch(resnet: Model) -> None:
+    method = ready("delta", resnet)
+    p = predict(method, STREAM[0]).softmax(1)
+    assert torch.allclose(method.frequencies, 0.95 * torch.full((10,), 0.1) + 0.05 * p.mean(0), atol=1e-6)
+
+
+def test_delta_weighs_entropies_by_the_eta_rule(resnet: Model) -> None:
+    rows = torch.randn(6, 10, generator=torch.Generator().manual_seed(0))
+    logits = rows * torch.arange(1, 7)[:, None]
+    h = entropy(logits)
+    weights = 10**0.5 * torch.exp(-h)
+    kept, losses = ready("delta", resnet, loss="eta").losses(logits)
+    assert torch.equal(kept, weights > 1)
+    assert 0 < int(kept.sum()) < 6
+    assert torch.allclose(losses, weights * h, atol=1e-6)
 
 
 def test_delta_without_learning_is_tbr(resnet: Model) -> None:
@@ -374,3 +630,20 @@ def test_the_other_losses_of_delta_select_images(loss: str, resnet: Model) -> No
     kept, losses = method.losses(logits)
     assert kept.tolist() == [False, False, True, True, True]
     assert losses.isfinite().all()
+
+
+WITH_GRADIENTS = [name for name in registry.names("methods") if registry.load("methods", name).backprop]
+
+
+@pytest.mark.parametrize("network", ["vit-micro", "resnet-micro"])
+@pytest.mark.parametrize("name", WITH_GRADIENTS)
+def test_who_changes_parameters_has_counted_backward_passes(name: str, network: str) -> None:
+    model = built(network)
+    if registry.load("methods", name)().unsupported(model):
+        return  # has a reason, which other tests read
+    method = ready(name, model)
+    before, counted = [p.detach().clone() for p in model.parameters()], model.passes.backward_images
+    for seed in range(4):  # a memory of 64 images learns once
+        predict(method, images(16, seed))
+    changed = any(not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+    assert model.passes.backward_images > counted or not changed

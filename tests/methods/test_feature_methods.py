@@ -118,6 +118,15 @@ def test_a_smoothed_prior_sums_to_one_and_has_a_lower_bound() -> None:
     assert (prior >= smoothing / (1 + smoothing * 10)).all()
 
 
+def test_a_smoothed_prior_by_hand() -> None:
+    """s = max(1/B, 1/C)/max π: 1/B for two images of three classes, 1/C for four."""
+    two = torch.tensor([[0.8, 0.2, 0.0], [0.6, 0.2, 0.2]])  # π = 0.7, 0.2, 0.1
+    for p, least in ((two, 1 / 2), (two.repeat(2, 1), 1 / 3)):
+        s = least / 0.7
+        wanted = (torch.tensor([0.7, 0.2, 0.1]) + s) / (1 + 3 * s)
+        assert torch.allclose(smoothed_prior(p), wanted, atol=1e-6)
+
+
 @pytest.mark.parametrize("space", ["logits", "probabilities"])
 def test_a_uniform_prior_keeps_the_predicted_classes(space: str, model: Model) -> None:
     """Rows in which every class leads once have a uniform mean."""

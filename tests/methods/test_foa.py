@@ -135,9 +135,9 @@ def test_fitness_by_hand() -> None:
         [torch.tensor([0.0, 4.0]), torch.tensor([2.0])], [torch.zeros(2), torch.zeros(1)]
     )
     gaps = statistics.gaps(layers)  # unbiased: σ² = 2, 8 and 2; μ = 1, 4 and 2
-    assert torch.allclose(torch.cat(gaps), torch.tensor([3.0, 8.0, 2.0]))
+    assert torch.allclose(torch.cat(gaps), torch.tensor([3.0, 8.0, 2.0]).double())
     logits = torch.zeros(2, 10)
-    entropy = torch.tensor(10.0).log()
+    entropy = torch.tensor(10.0).double().log()
     total = objective(logits, gaps, 0.4, "sum")
     assert torch.allclose(total, 2 * entropy + 0.4 * 2 / 64 * 13)
     mean = objective(logits, gaps, 0.4, "mean")
@@ -227,7 +227,7 @@ def test_the_first_batch_is_not_shifted_and_the_history_is_over_candidates() -> 
     means = [method._pass(x, point)[1].mean(0) for point in points]
     output = method.step(x)
     assert any(torch.equal(output, method.model.head(method._pass(x, p)[1])) for p in points)
-    assert torch.allclose(method.history.mean, torch.stack(means).mean(0), atol=1e-6)
+    assert torch.allclose(method.history.mean.float(), torch.stack(means).mean(0), atol=1e-6)
 
 
 @pytest.mark.parametrize("network", MICRO)

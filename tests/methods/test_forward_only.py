@@ -13,10 +13,11 @@ from torch import Tensor
 from tests.methods.streams import images, plain, predict, ready
 from tta_bench.api import Model
 from tta_bench.plugins import registry
+from tta_bench_methods._shared.shift_detection import channel_statistics
 from tta_bench_methods.pace import most_similar
 from tta_bench_methods.pace.projection import Fastfood, walsh_hadamard
-from tta_bench_methods.pea import block_outputs, relative, rows_of, view
-from tta_bench_methods.pea.whitening import GaussianSums, aligned, gaussian_of
+from tta_bench_methods.pea import BlockStatistics, block_outputs, relative, rows_of, view
+from tta_bench_methods.pea.whitening import Gaussian, GaussianSums, aligned, gaussian_of
 
 MODELS = ["vit-micro", "resnet-micro", "vim-micro"]
 
@@ -85,6 +86,40 @@ def test_sums_over_batches_give_the_gaussian_of_all(group: int) -> None:
     assert torch.allclose(found.variance, rows().var(0), atol=1e-4)
 
 
+def test_the_distance_of_a_block_adds_the_norms_of_both_differences() -> None:
+    source = BlockStatistics(torch.zeros(8), torch.ones(8), torch.eye(8)[None])
+    moved = rows().mean(0).square().sum().sqrt() + (rows().var(0) - 1).square().sum().sqrt()
+    assert source.distance(rows()).item() == pytest.approx(moved.item(), rel=1e-5)
+
+
+def test_the_first_batch_of_pea_by_hand() -> None:
+    """Every block reads what the block before it gave, aligned; statistics are those of all tokens."""
+    model, x = built("vit-micro"), images()
+    clean = [rows_of(hidden) for hidden in block_outputs(model, images(16, seed=9))]
+    found = [rows_of(hidden) for hidden in block_outputs(model, x)]
+    gaps = [
+        (a.mean(0) - b.mean(0)).norm() + (a.var(0) - b.var(0)).norm()
+        for a, b in zip(clean, found, strict=True)
+    ]
+    hidden = model.enter(model.stem(x))
+    for block, source, weight in zip(model.blocks, clean, relative(torch.stack(gaps)), strict=True):
+        hidden = block(hidden)
+        if weight < 1e-3:
+            continue
+        y = rows_of(hidden)
+        mapped = (y - y.mean(0)) @ power(y, -0.5) @ power(source, 0.5) + source.mean(0)
+        hidden = ((1 - weight) * y + weight * mapped).view_as(hidden)
+    wanted = model.head(model.finish(hidden))
+    assert torch.allclose(predict(ready("pea", model), x), wanted, atol=1e-3)
+    assert not torch.allclose(plain(model, x), wanted, atol=0.1)
+
+
+def power(y: Tensor, exponent: float) -> Tensor:
+    """A power of the covariance of rows, with 1e-5 on its diagonal."""
+    values, vectors = torch.linalg.eigh(torch.cov(y.T) + 1e-5 * torch.eye(y.shape[1]))
+    return vectors @ torch.diag(values.clamp_min(1e-5) ** exponent) @ vectors.T
+
+
 def test_weights_of_blocks_reach_from_zero_to_one() -> None:
     assert relative(torch.tensor([3.0, 1.0, 2.0])) == [1.0, 0.0, 0.5]
     assert relative(torch.full((3,), 2.0)) == [0.0] * 3
@@ -128,6 +163,32 @@ def test_the_second_batch_replaces_the_statistics_of_released_pea(
     batch = rows_of(list(block_outputs(method.model, x))[only]).mean(0)
     mean = method.stream[only].gaussian.mean
     assert torch.allclose(mean, batch if replaced else old.lerp(batch, 0.02), atol=1e-4)
+
+
+def test_a_change_of_many_times_the_usual_one_replaces_the_statistics_of_pea() -> None:
+    """s ← 0.2·δ + 0.8·s; a change above 4·s replaces: from s = 0.1, that of more than 1.6."""
+    method, width = ready("pea", built("vit-micro")), 8
+
+    def at(place: float) -> Gaussian:
+        return Gaussian(torch.full((width,), place), torch.eye(width)[None] * (1 + place))
+
+    first = method._updated(method._updated(None, at(0.0)), at(0.1))
+    assert first.drift == pytest.approx(0.1)
+    assert torch.allclose(first.gaussian.mean, torch.full((width,), 0.002))
+    assert torch.allclose(first.gaussian.covariance, torch.eye(width)[None] * 1.002)
+    for change, replaced in ((1.5, False), (1.7, True)):
+        found = method._updated(first, at(0.002 + change))
+        assert found.drift == pytest.approx(0.08 + 0.2 * change)
+        wanted = 0.002 + change if replaced else 0.002 + 0.02 * change
+        assert torch.allclose(found.gaussian.mean, torch.full((width,), wanted), atol=1e-5)
+
+
+def test_the_usual_entropy_of_pea_is_a_running_mean() -> None:
+    method = ready("pea", built("vit-micro"))
+    for h, usual, restarts in ((1.0, 1.0, 0), (1.9, 1.18, 0), (2.1, 1.364, 0), (2.4, 1.5712, 1)):
+        method._watch(h)
+        assert method.mean_entropy == pytest.approx(usual)
+        assert method.restarts == restarts
 
 
 def test_released_pea_weights_blocks_by_class_tokens_and_refuses_vim() -> None:
@@ -185,6 +246,15 @@ def test_the_schedule_of_fozo(token_model: Model) -> None:
     assert (method.epsilon, method.eta) == (0.5, 0.1)
 
 
+@pytest.mark.parametrize(("loss", "rises"), [(10.55, False), (10.6, True)])
+def test_fozo_compares_a_loss_with_a_mean_that_it_has_entered(loss: float, rises: bool) -> None:
+    """1.05·(0.9·10 + 0.1·L) is 10.558 and 10.563; 1.05·10 would be 10.5."""
+    method = ready("fozo", built("vit-micro"))
+    method._adjust_(10.0)
+    method._adjust_(loss)
+    assert (method.epsilon == 0.5) == rises
+
+
 def test_the_first_loss_of_fozo_is_the_fitness_of_foa(token_model: Model) -> None:
     x = images()
     fozo, foa = ready("fozo", copy.deepcopy(token_model)), ready("foa", token_model, k=2)
@@ -207,6 +277,31 @@ def _copied(rng: torch.Generator) -> torch.Generator:
     other = torch.Generator()
     other.set_state(rng.get_state())
     return other
+
+
+def test_fozo_predicts_with_the_side_of_the_smaller_loss(token_model: Model) -> None:
+    method, x = ready("fozo", token_model), images()
+    z = torch.randn(method.prompt.shape, generator=_copied(method.rng))
+    sides = [method._try(x, method.prompt + sign * 0.5 * z, None) for sign in (1, -1)]
+    better, worse = sorted(sides, key=lambda side: side.fitness)
+    output = predict(method, x)
+    assert torch.allclose(output, better.logits, atol=1e-5)
+    assert not torch.allclose(output, worse.logits, atol=1e-3)
+
+
+def test_later_batches_of_fozo_are_shifted_and_so_is_the_entropy_of_its_loss(token_model: Model) -> None:
+    method, x = ready("fozo", token_model), images(seed=1)
+    predict(method, images())
+    offset = method.source_statistics.means[-1] - method.history.mean
+    plain_side, shifted_side = (method._try(x, method.prompt, each) for each in (None, offset))
+    _, z = method.model.continue_from(method.model.enter(method.model.stem(x, method.prompt)))
+    logits = method.model.head((z + offset).float())
+    assert torch.allclose(shifted_side.logits, logits, atol=1e-5)
+    gap = shifted_side.fitness - plain_side.fitness
+    unshifted = method.model.head(z)
+    rise = [-(each.softmax(1) * each.log_softmax(1)).sum() for each in (logits, unshifted)]
+    assert gap == pytest.approx((rise[0] - rise[1]).item(), abs=1e-3)
+    assert torch.allclose(shifted_side.feature_mean, plain_side.feature_mean)
 
 
 @pytest.mark.parametrize("pairs", [1, 3])
@@ -258,7 +353,9 @@ def test_the_first_candidates_of_pace_include_the_source(model: Model) -> None:
     source = method._try(x, np.zeros(12), None).fitness
     best = min(method._try(x, point, None).fitness for point in points)
     assert best <= source
-    assert output.shape == (12, 10)
+    fittest = method._try(x, method.incumbent, None)
+    assert fittest.fitness <= source
+    assert torch.allclose(output, fittest.logits, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -273,6 +370,59 @@ def test_a_stopped_pace_takes_one_pass(name: str) -> None:
     point = method.search.mean
     assert forwards(method, x) == 1
     assert np.array_equal(method.search.mean, point)
+
+
+def test_pace_stops_by_the_move_of_the_mean_relative_to_the_mean_before() -> None:
+    def searched(**params: Any) -> Any:
+        method = ready("pace", built("vit-micro"), **SMALL, **params)
+        for seed in range(2):
+            predict(method, images(seed=seed))
+            means.append(method.search.mean)
+        return method
+
+    means: list[np.ndarray] = []
+    assert not searched(stop_below=0.0).stopped
+    share = float(np.linalg.norm(means[1] - means[0]) / np.linalg.norm(means[0]))
+    assert searched(stop_below=1.01 * share).stopped
+    assert not searched(stop_below=0.99 * share).stopped
+
+
+def test_the_four_fittest_of_the_bank_and_zero_begin_the_population_after_a_shift() -> None:
+    method, x = ready("pace", built("vit-micro"), **SMALL), images()
+    draws = np.random.RandomState(0)
+    method.bank, method.recalls = [draws.randn(12) * size for size in (0.1, 3, 0.3, 2, 1)], True
+    known = [*method.bank, np.zeros(12)]
+    fitness = [method._try(x, point, None).fitness for point in known]
+    points = method._points(x)
+    assert len(points) == 5
+    for point, index in zip(points, np.argsort(fitness)[:4], strict=False):
+        assert np.array_equal(point, known[index])
+    assert not any(np.array_equal(points[4], point) for point in known)
+
+
+def test_statistics_of_the_domain_rest_after_the_batch_that_stops_pace() -> None:
+    """The shift test comes before the stop test, so the batch that stops the search still enters them."""
+    method = ready("pace", built("vit-micro"), **SMALL, stop_below=1e9, tau=1e9)
+    stream = [images(seed=seed) for seed in range(3)]
+    batches = [channel_statistics(method.model.stem_samples(method.model.stem(x))) for x in stream]
+    predict(method, stream[0])
+    predict(method, stream[1])
+    assert method.stopped
+    wanted = 0.8 * batches[0] + 0.2 * batches[1]
+    assert torch.allclose(method.monitor.domain, wanted, atol=1e-6)
+    predict(method, stream[2])
+    assert torch.allclose(method.monitor.domain, wanted, atol=1e-6)
+
+
+def test_a_stopped_pace_counts_a_broken_batch_and_learns_nothing_from_it() -> None:
+    method, x = ready("pace", built("vit-micro"), **SMALL, stop_below=1e9), images()
+    for _ in range(2):
+        predict(method, x)
+    assert method.stopped
+    before = method.history.mean.clone()
+    predict(method, torch.full_like(x, torch.nan))
+    assert method.skipped_updates == 1
+    assert torch.equal(method.history.mean, before)
 
 
 def test_pace_without_stops_and_detection_searches_for_ever() -> None:

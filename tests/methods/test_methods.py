@@ -184,5 +184,5 @@ def test_shift_follows_a_running_mean(model: Model) -> None:
 
 def test_shift_does_nothing_at_the_source_mean(model: Model) -> None:
     method: Any = ready("shift", model)
-    method.history.mean = method.source_mean.clone()
+    method.history.mean = method.source_mean.double()
     assert torch.equal(predict(method, images()), plain(model, images()))

@@ -16,6 +16,7 @@ from tta_bench.api import Model
 from tta_bench.plugins import registry
 from tta_bench_methods._shared.image_memory import CstuMemory, PbrsMemory, until_due
 from tta_bench_methods._shared.norms.instance_aware import InstanceAwareNorm
+from tta_bench_methods._shared.norms.robust import RobustNorm
 
 
 @pytest.fixture
@@ -76,6 +77,18 @@ def test_iabn_on_single_positions_uses_the_running_statistics() -> None:
         assert torch.equal(InstanceAwareNorm(norm, 0, 0.1)(x), norm(x))
 
 
+def test_iabn_that_learns_corrects_the_statistics_of_the_batch_and_takes_them_in() -> None:
+    norm, x = layer(), maps()
+    aware = InstanceAwareNorm(norm, 1e9, 0.01)
+    aware.learning = True
+    variance, mean = torch.var_mean(x, (0, 2, 3))
+    wanted = F.batch_norm(x, mean, variance, norm.weight, norm.bias, eps=norm.eps)
+    with torch.no_grad():
+        assert torch.allclose(aware(x), wanted, atol=1e-5)
+    taken_in = 0.99 * aware.source + 0.01 * torch.stack([mean, variance])
+    assert torch.allclose(aware.proposed, taken_in, atol=1e-6)
+
+
 def test_without_momentum_iabn_stays_as_it_was(resnet: Model) -> None:
     method = ready("iabn", resnet, momentum=0.0, capacity=4)
     first = predict(method, images())
@@ -106,6 +119,64 @@ def test_iabn_gives_the_same_numbers_for_any_batch_size(resnet: Model) -> None:
 def test_a_batch_is_cut_where_the_memory_is_due() -> None:
     assert [len(part) for part in until_due(torch.zeros(20), 5, 8)] == [3, 8, 8, 1]
     assert [len(part) for part in until_due(torch.zeros(3), 8, 8)] == [3]
+
+
+# -- RBN -------------------------------------------------------------------------------------------
+
+
+def test_rbn_takes_the_batch_in_before_it_normalises() -> None:
+    norm, x = layer(), maps()
+    robust = RobustNorm(norm, momentum=0.3)
+    with torch.no_grad():
+        assert torch.allclose(robust(x), norm(x), atol=1e-5), "the stored statistics unless it learns"
+    assert torch.equal(robust.running, robust.source)
+    robust.learning = True
+    variance, mean = torch.var_mean(x, (0, 2, 3), correction=0)
+    mean, variance = 0.7 * norm.running_mean + 0.3 * mean, 0.7 * norm.running_var + 0.3 * variance
+    wanted = F.batch_norm(x, mean, variance, norm.weight, norm.bias, eps=norm.eps)
+    with torch.no_grad():
+        assert torch.allclose(robust(x), wanted, atol=1e-5)
+    assert torch.allclose(robust.proposed, torch.stack([mean, variance]), atol=1e-6)
+    assert torch.equal(robust.running, robust.source), "until the statistics are remembered"
+
+
+def test_every_pass_of_rbn_that_learns_goes_on_from_the_one_before() -> None:
+    """PeTTA's student makes two, of augmented and of plain images."""
+    norm = layer()
+    robust, wanted = RobustNorm(norm, momentum=0.3), torch.stack([norm.running_mean, norm.running_var])
+    robust.learning = True
+    for seed in (1, 2):
+        robust(maps(seed))
+        variance, mean = torch.var_mean(maps(seed), (0, 2, 3), correction=0)
+        wanted = 0.7 * wanted + 0.3 * torch.stack([mean, variance])
+    assert torch.allclose(robust.proposed, wanted, atol=1e-6)
+
+
+def test_rotta_goes_on_after_statistics_that_were_not_finite(resnet: Model) -> None:
+    method = ready("rotta", resnet, capacity=6)
+    for layer in method.layers:
+        layer.proposed = torch.full_like(layer.running, torch.nan)
+    predict(method, images(6))
+    assert method.skipped_updates == 0
+    assert all(layer.running.isfinite().all() for layer in method.layers)
+    assert not any(torch.equal(layer.running, layer.source) for layer in method.layers)
+
+
+def test_gradients_of_rbn_pass_through_the_statistics_of_the_batch() -> None:
+    norm, x = layer(), maps().requires_grad_()
+    robust = RobustNorm(norm, momentum=0.3)
+    robust.learning = True
+    (found,) = torch.autograd.grad(robust(x).square().sum(), x)
+    variance, mean = torch.var_mean(x, (0, 2, 3), correction=0)
+    gradients = []
+    for detached in (False, True):
+        used = [each.detach() if detached else each for each in (mean, variance)]
+        mixed = [0.7 * old + 0.3 * new for old, new in zip(robust.source, used, strict=True)]
+        scale = norm.weight / (mixed[1] + norm.eps).sqrt()
+        y = (x - mixed[0].view(-1, 1, 1)) * scale.view(-1, 1, 1) + norm.bias.view(-1, 1, 1)
+        gradients += torch.autograd.grad(y.square().sum(), x, retain_graph=True)
+    assert torch.allclose(found, gradients[0], atol=1e-4)
+    assert not torch.allclose(found, gradients[1], atol=1e-2)
 
 
 # -- memories --------------------------------------------------------------------------------------
@@ -163,6 +234,47 @@ def test_a_memory_keeps_copies(memory: Any) -> None:
     assert memory.images[0] == 0
 
 
+def test_cstu_of_full_memory_takes_from_the_largest_classes_and_at_quota_from_the_own() -> None:
+    """Capacity 4, two classes, so a quota of 2; entropies decide among images of nearly one age."""
+    memory = offered(CstuMemory(4, 2), [0, 0, 1, 1], [0.1, 0.6, 0.3, 0.2])
+    memory.offer_(torch.tensor([9.0]), 0, 0.0)  # class 0 is at its quota: its most uncertain image leaves
+    assert [float(image) for image in memory.images] == [0, 2, 3, 9]
+    memory.offer_(torch.tensor([10.0]), 1, 0.69)  # more uncertain than what could leave
+    assert [float(image) for image in memory.images] == [0, 2, 3, 9]
+    crowded = offered(CstuMemory(4, 3), [0, 0, 1, 1], [0.1, 0.2, 0.3, 0.9])
+    crowded.offer_(torch.tensor([9.0]), 2, 0.0)  # below its quota in a full memory
+    assert [float(image) for image in crowded.images] == [0, 1, 2, 9]
+
+
+def test_the_score_of_cstu_by_hand() -> None:
+    memory = offered(CstuMemory(4, 2), [0], [0.5])
+    assert memory.score(0) == pytest.approx(1 / (1 + math.exp(-1 / 4)) + 0.5 / math.log(2))
+
+
+@pytest.mark.parametrize(("drawn", "kept"), [(0.49, True), (0.51, False)])
+def test_pbrs_keeps_an_image_of_a_largest_class_by_its_share(
+    drawn: float, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A class with 2 of 3 seen images stored keeps a fourth with probability 2/4."""
+
+    class Fixed:
+        def __init__(self, seed: int) -> None: ...
+
+        def random(self) -> float:
+            return drawn
+
+        def choice(self, options: list[int]) -> int:
+            return options[0]
+
+    monkeypatch.setattr("tta_bench_methods._shared.image_memory.Random", Fixed)
+    memory = PbrsMemory(2, seed=0)
+    for i in range(2):
+        memory.offer_(torch.tensor([float(i)]), 0)
+    memory.seen[0] = 3
+    memory.offer_(torch.tensor([9.0]), 0)
+    assert (9.0 in [float(image) for image in memory.images]) == kept
+
+
 # -- TBR -------------------------------------------------------------------------------------------
 
 
@@ -194,6 +306,20 @@ def test_tbr_without_weight_of_the_past_uses_the_batch_before(resnet: Model) -> 
     weight, bias = norm.norm.weight.view(-1, 1, 1), norm.norm.bias.view(-1, 1, 1)
     wanted = (three - mean) / (variance + norm.norm.eps).sqrt() * weight + bias
     assert torch.allclose(found, wanted, atol=1e-4)
+
+
+def test_tbr_keeps_95_of_100_parts_of_the_past_mean_and_deviation(resnet: Model) -> None:
+    norm = ready("tbr", resnet).layers[0]
+    norm.norm = layer()
+    norm.reset()
+    wanted = None
+    for seed in range(3):
+        variance, mean = torch.var_mean(maps(seed), (0, 2, 3), correction=0)
+        batch = torch.stack([mean, (variance + norm.norm.eps).sqrt()])
+        wanted = batch if wanted is None else 0.95 * wanted + 0.05 * batch
+        norm(maps(seed))
+        norm.running = norm.proposed
+    assert torch.allclose(norm.running, wanted, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["tbr", "iabn"])

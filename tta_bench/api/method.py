@@ -42,15 +42,20 @@ class Source:
     def layer_statistics(
         self, model: Model, prompt: Tensor | None = None
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Mean and unbiased standard deviation of every layer feature over the clean images."""
+        """Mean and unbiased standard deviation of every layer feature over the clean images.
+
+        Computed in float64, so that they do not depend on the order in which a library adds.
+        """
         rows = [model.continue_from(model.enter(model.stem(x, prompt)))[0] for x in self.batches()]
         layers = [torch.cat(parts) for parts in zip(*rows, strict=True)]
-        return [z.mean(0) for z in layers], [z.std(0) for z in layers]
+        means = [z.double().mean(0).to(z) for z in layers]
+        return means, [z.double().std(0).to(z) for z in layers]
 
     @torch.no_grad()
     def feature_mean(self, model: Model) -> Tensor:
         """Mean of z over the clean images."""
-        return torch.cat([model.features(x) for x in self.batches()]).mean(0)
+        z = torch.cat([model.features(x) for x in self.batches()])
+        return z.double().mean(0).to(z)
 
 
 class Method(Plugin):
@@ -67,6 +72,7 @@ class Method(Plugin):
     family: ClassVar[str] = "learning-free"
     summary: ClassVar[str] = ""
     backprop: ClassVar[bool] = False
+    replaces_norms: bool = False  # puts other layers in the place of norm layers, or hooks on them
     consumes: Literal["images", "features"] = "images"
     outputs: ClassVar[Literal["logits", "probabilities"]] = "logits"
     memory: Literal["none", "batch", "stream"] = "stream"
@@ -101,6 +107,11 @@ class Method(Plugin):
         """Why this method cannot run on this model, or None; asked before any data is read."""
         if self.backprop and not model.differentiable:
             return f"needs gradients, which {model.name} {model.bits} does not have: it is quantised"
+        if self.replaces_norms and model.norms_in_graph:
+            return (
+                f"replaces norm layers, and the engine of {model.name} {model.bits} computes them itself; "
+                "engine torch-int8 does not"
+            )
         return None
 
     def refuses_batch(self, batch_size: int) -> str | None:

@@ -9,10 +9,13 @@ from tta_bench_methods._shared.norms.running import RunningNorm
 
 
 class RobustNorm(RunningNorm):
-    """Normalises by the running statistics; while `learning`, the batch is first taken into them.
+    """Normalises by the running statistics; while `learning`, the batch is first taken into them, and a
+    second pass goes on from the first.
 
     Gradients pass through the part of the batch. The variance is the biased one.
     """
+
+    proposed: Tensor
 
     def __init__(self, norm: nn.BatchNorm2d, momentum: float) -> None:
         super().__init__(norm)
@@ -23,7 +26,7 @@ class RobustNorm(RunningNorm):
         if not self.learning:
             return self.normalised(x, self.running)
         variance, mean = torch.var_mean(x, (0, 2, 3), correction=0)
-        used = self.running.lerp(torch.stack([mean, variance]), self.momentum)
+        used = self.proposed.lerp(torch.stack([mean, variance]), self.momentum)
         self.proposed = used.detach()
         norm = self.norm
         scale = norm.weight * (used[1] + norm.eps).rsqrt()
