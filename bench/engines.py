@@ -6,7 +6,8 @@ import dataclasses
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -29,14 +30,23 @@ MIB = 2**20
 
 
 def engines(clock: Clock) -> Iterator[Measure]:
-    """Every network at both batch sizes; then the memory of a process that runs one engine."""
+    """Every network: ratios at both batch sizes, sizes of files, memory of a process that runs one engine."""
     for name in NETWORKS:
+        _report(f"{name}: loading")
+        models = {engine: loaded(name, engine) for engine in available()}
         for batch in BATCHES:
-            yield from _ratios(name, batch, clock)
-    for name in NETWORKS:
+            yield from _ratios(name, models, batch, clock)
+        yield from _file_sizes(name, models["simulated"])
+        del models
         for engine in ("FP32", *available()):
+            _report(f"{name}: memory of {engine}")
             resident = _resident_mib(name, engine)
             yield Measure(f"engines, {name}, batch 16", f"resident memory {engine}", resident, "MiB")
+
+
+def _report(progress: str) -> None:
+    """Tell a waiting reader what is being measured."""
+    print(f"engines, {progress}", file=sys.stderr, flush=True)
 
 
 def available() -> list[str]:
@@ -56,17 +66,30 @@ def _installed(name: str, engine: str, calibration: Calibration) -> Model:
     return quantizer.install(floating(name), calibration)
 
 
-def _ratios(name: str, batch: int, clock: Clock) -> Iterator[Measure]:
+def _ratios(name: str, models: Mapping[str, Model], batch: int, clock: Clock) -> Iterator[Measure]:
     """Passes and ZOA's steps over an FP32 pass and a simulated one, in turns; one image has no step."""
-    x = images(floating(name), batch)
+    section, x = f"engines, {name}, batch {batch}", images(models["simulated"], batch)
     runs = {"FP32 pass": forward_pass(floating(name), x)}
-    runs |= {f"pass {engine}": forward_pass(loaded(name, engine), x) for engine in available()}
-    if batch > 1:
-        runs |= {f"ZOA {engine}": method_step(loaded(name, engine), "zoa", x) for engine in available()}
-    seconds, section = race(runs, clock, REPEATS), f"engines, {name}, batch {batch}"
+    runs |= {f"pass {engine}": forward_pass(model, x) for engine, model in models.items()}
+    if batch > 1:  # ZOA changes its network
+        runs |= {f"ZOA {engine}": method_step(deepcopy(model), "zoa", x) for engine, model in models.items()}
+    turns = f"{name}, batch {batch}: turn {{}} of {REPEATS}"
+    seconds = race(runs, clock, REPEATS, lambda turn: _report(turns.format(turn)))
     yield from ratios(section, seconds, "FP32 pass", LIMITS.get((name, batch), {}))
-    integer = {key: times for key, times in seconds.items() if key.startswith("pass ")}
-    yield from ratios(section, integer, "pass simulated", {})
+    for kind in ("pass", "ZOA"):
+        of_kind = {key: times for key, times in seconds.items() if key.startswith(f"{kind} ")}
+        if of_kind:
+            yield from ratios(section, of_kind, f"{kind} simulated", {})
+
+
+def _file_sizes(name: str, simulation: Model) -> Iterator[Measure]:
+    """Bytes of the FP32 parameters, and of the files that `tta-bench export` writes."""
+    section = f"engines, {name}"
+    parameters = sum(p.nbytes for p in floating(name).parameters())
+    yield Measure(section, "FP32 parameters", parameters / MIB, "MiB")
+    if "onnxruntime" in available():
+        files = QUANTIZERS[SCHEME].network_files(simulation)
+        yield Measure(section, "exported files", sum(map(len, files.values())) / MIB, "MiB")
 
 
 def _resident_mib(name: str, engine: str) -> float:

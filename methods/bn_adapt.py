@@ -70,11 +70,15 @@ class BnAdapt(Method):
     def consumes(self) -> Literal["images", "features"]:  # type: ignore[override]
         return "features" if self.variant == "test" else "images"
 
+    @property
+    def replaces_norms(self) -> bool:  # type: ignore[override]
+        return self.variant != "test"
+
     def batch_statistics(self, model: Model) -> bool:
         return True
 
     def unsupported(self, model: Model) -> str | None:
-        return without_batch_norm(model)
+        return without_batch_norm(model) or super().unsupported(model)
 
     def setup(self, model: Model, source: Source) -> None:
         self.model = model

@@ -28,13 +28,14 @@ class Iabn(Method):
 
     family = "forward-only"
     memory = "stream"
+    replaces_norms = True
     summary = "instance-aware batch norm, statistics of a balanced memory"
     search_space = spaces(k=Choice(2, 3, 4, 6, 8), momentum=Log(1e-3, 0.3))
     forwards, passes_shown = 2, "≈2/0"
     needs = "BatchNorm2d"
 
     def unsupported(self, model: Model) -> str | None:
-        return without_batch_norm(model)
+        return without_batch_norm(model) or super().unsupported(model)
 
     def setup(self, model: Model, source: Source) -> None:
         self.model = model

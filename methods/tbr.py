@@ -55,12 +55,13 @@ class Tbr(Method):
     momentum: Fraction = 0.95  # weight of the past
 
     memory = "stream"
+    replaces_norms = True
     summary = "batch-norm statistics of the stream so far"
     search_space = spaces(momentum=Uniform(0.5, 0.99))
     needs = "BatchNorm2d"
 
     def unsupported(self, model: Model) -> str | None:
-        return without_batch_norm(model)
+        return without_batch_norm(model) or super().unsupported(model)
 
     def setup(self, model: Model, source: Source) -> None:
         self.model = model

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
+from types import MappingProxyType
+
+from torch import nn
 
 from tta_bench.api import Model
-from tta_bench_quantizers._engines.integer_layers import integer_layers, integer_layers_
+from tta_bench_quantizers._core.layers import QuantConv2d, QuantLayer, QuantLinear
+from tta_bench_quantizers._core.sites import replace_module
+from tta_bench_quantizers._engines.affine_layers import AffineIntegerConv2d, AffineIntegerLinear
+from tta_bench_quantizers._engines.integer_layers import (
+    InputGrid,
+    IntegerConv2d,
+    IntegerLayer,
+    IntegerLinear,
+    grid_of,
+    integer_layers,
+)
 from tta_bench_quantizers._engines.option import Engine
 
+NO_GRIDS: Mapping[str, InputGrid] = MappingProxyType({})
 ONNX = ("onnx", "onnxruntime")
 
 
@@ -30,6 +45,32 @@ def install_engine_(engine: Engine, model: Model) -> None:
         from tta_bench_quantizers._engines.onnx_graphs import network
 
         network.sessions_(model)
+
+
+def integer_layers_(net: nn.Module, grids: Mapping[str, InputGrid] = NO_GRIDS) -> None:
+    """Replace every simulated layer that can be computed in integers.
+
+    `grids` has the grid of the input of layers, by name, that do not quantise their input themselves.
+    """
+    for name, module in list(net.named_modules()):
+        if isinstance(module, QuantLayer):
+            grid = grids.get(name) or grid_of(module.input)
+            if grid is not None and (integer := _in_integers(module, grid)) is not None:
+                replace_module(net, name, integer)
+
+
+def _in_integers(layer: QuantLayer, grid: InputGrid) -> IntegerLayer | None:
+    """A layer in integers, or None if there is no operator for it."""
+    affine = layer.zero is not None
+    if layer.bits != 8:
+        return None
+    if isinstance(layer, QuantLinear):
+        return AffineIntegerLinear(layer, grid) if affine else IntegerLinear(layer, grid)
+    if not isinstance(layer, QuantConv2d) or isinstance(layer.geometry[1], str):
+        return None
+    if not affine:
+        return IntegerConv2d(layer, grid)
+    return AffineIntegerConv2d(layer, grid) if layer.geometry[3] == 1 else None
 
 
 def integer_sites_of(engine: Engine, model: Model) -> list[str]:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tta_bench_quantizers._core.activations import UniformActivation
 from tta_bench_quantizers._core.fake_quantization import dequantize
 from tta_bench_quantizers._core.layers import QuantConv2d, QuantLayer, QuantLinear
-from tta_bench_quantizers._core.sites import replace_module
+from tta_bench_quantizers._core.straight_through import DifferentiableActivation
 from tta_bench_quantizers._engines.unsigned_codes import unsigned_codes
 
 FLOAT_OUTPUT: Any = (
@@ -112,16 +112,6 @@ class IntegerConv2d(IntegerLayer):
         )
 
 
-def integer_layers_(net: nn.Module) -> None:
-    """Replace every simulated layer that can be computed in integers."""
-    for name, module in list(net.named_modules()):
-        grid = input_grid(module)
-        if grid is not None and isinstance(module, QuantLinear):
-            replace_module(net, name, IntegerLinear(module, grid))
-        elif grid is not None and isinstance(module, QuantConv2d) and not isinstance(module.geometry[1], str):
-            replace_module(net, name, IntegerConv2d(module, grid))
-
-
 def integer_layers(net: nn.Module) -> list[str]:
     """Names of the layers whose products are computed in integers."""
     return [name for name, module in net.named_modules() if isinstance(module, IntegerLayer)]
@@ -131,8 +121,15 @@ def input_grid(module: nn.Module) -> InputGrid | None:
     """The grid of the input of a layer that multiplies 8-bit codes (one grid, symmetric weights), or None."""
     if not isinstance(module, QuantLayer) or module.zero is not None or module.bits != 8:
         return None
-    quantiser = module.input
-    if type(quantiser) is not UniformActivation or quantiser.bits != 8 or quantiser.scale.numel() != 1:
+    return grid_of(module.input)
+
+
+def grid_of(quantiser: nn.Module) -> InputGrid | None:
+    """The grid of tensors that a quantiser makes, if it has 8 bits and one step, or None."""
+    if type(quantiser) not in (UniformActivation, DifferentiableActivation):  # equal without gradients
+        return None
+    assert isinstance(quantiser, UniformActivation)
+    if quantiser.bits != 8 or quantiser.scale.numel() != 1:
         return None
     low, _ = quantiser.bounds()
     return None if isinstance(low, Tensor) else InputGrid(float(quantiser.scale), -int(low))

@@ -24,6 +24,10 @@ class EngineOption(Quantizer):
     def cpu_only(self) -> bool:  # type: ignore[override]
         return self.engine != "simulated"
 
+    @property
+    def norms_in_graph(self) -> bool:  # type: ignore[override]
+        return self.engine == "onnxruntime"
+
     def simulated(self) -> Quantizer | None:
         if self.engine == "simulated":
             return None

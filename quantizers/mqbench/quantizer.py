@@ -24,10 +24,12 @@ from tta_bench_quantizers._core.packing import Packing, packed_bytes
 from tta_bench_quantizers._core.report import SiteReporting
 from tta_bench_quantizers._core.sites import head_site, layer_sites, named_fields, replace_module, site_fields
 from tta_bench_quantizers._core.straight_through import DifferentiableActivation
+from tta_bench_quantizers._engines.install import integer_layers_, integer_sites_of
+from tta_bench_quantizers._engines.integer_layers import InputGrid, grid_of
 from tta_bench_quantizers._engines.option import Engine, EngineOption
 from tta_bench_quantizers.mqbench.observer import activation_parameters, weight_parameters
 from tta_bench_quantizers.mqbench.reconstruction import reconstruct_
-from tta_bench_quantizers.mqbench.sites import INPUT, POOLED, tensor_sites, unsupported_network
+from tta_bench_quantizers.mqbench.sites import INPUT, POOLED, readers, tensor_sites, unsupported_network
 
 EDGE_BITS = 8
 RANGE_IMAGES = 32
@@ -38,7 +40,6 @@ class MqBench(EngineOption, SiteReporting, BlockwiseQuantizer):
     """Affine weights and activations by MSE observers; AdaRound at low bits."""
 
     version = "2"
-    no_engine = "weights with a zero point for each channel; `uniform` has symmetric ones"
     summary = "affine per-channel weights, per-tensor activations, AdaRound at W4 and below; ResNets"
     bits: LowBits = "W8A8"  # bit-widths of weights and activations
     # Learn the rounding of weights; auto: at W4 and below.
@@ -58,8 +59,14 @@ class MqBench(EngineOption, SiteReporting, BlockwiseQuantizer):
             return Bits.parse(self.bits).weight <= 4
         return self.reconstruction == "adaround"
 
+    def title(self) -> str:
+        return "" if self.engine == "simulated" else f"mqbench {self.engine}"
+
     def unsupported(self, model: Model) -> str | None:
-        return unsupported_network(model) or super().unsupported(model)
+        reason = unsupported_network(model) or super().unsupported(model)
+        if reason is None and self.engine == "onnxruntime":
+            return "engine onnxruntime cannot compute zero points of weights for each channel; torch-int8 can"
+        return reason
 
     def calibrate_blocks(self, model: Model, images: Tensor, progress: Progress, once: Once) -> Calibration:
         widths = self.weight_bits(model)
@@ -87,7 +94,7 @@ class MqBench(EngineOption, SiteReporting, BlockwiseQuantizer):
         self, model: Model, images: Tensor, calibration: Calibration, progress: Progress, once: Once
     ) -> Calibration:
         quantised = deepcopy(model)
-        self.apply(quantised, calibration)
+        self._simulate_(quantised, calibration)
         total = 2 * len(self.weight_bits(model))
         done = iter(range(total // 2 + 1, total + 1))
         schedule = short_schedule(self.recon_steps)
@@ -98,6 +105,17 @@ class MqBench(EngineOption, SiteReporting, BlockwiseQuantizer):
         return reconstruct_(quantised, deepcopy(model), images, schedule, on_unit, once)
 
     def apply(self, model: Model, calibration: Calibration) -> None:
+        grids = self._simulate_(model, calibration)
+        if self.engine == "torch-int8":
+            integer_layers_(model.net, grids)
+
+    def integer_sites(self, quantised: Model) -> list[str]:
+        return integer_sites_of(self.engine, quantised)
+
+    def _simulate_(self, model: Model, calibration: Calibration) -> dict[str, InputGrid]:
+        """Quantise a network; the grid of the input of each layer behind the first, if it has 8 bits."""
+        sites, grids = tensor_sites(model), dict[str, InputGrid]()
+        read = {site.producer: readers(model, site) for site in sites if site.producer != INPUT}
         for site, bits in self.weight_bits(model).items():
             fields = site_fields(calibration, site)
             layer = model.net.get_submodule(site)
@@ -107,6 +125,9 @@ class MqBench(EngineOption, SiteReporting, BlockwiseQuantizer):
             fields = site_fields(calibration, producer)
             quantiser = DifferentiableActivation(fields["a_scale"], fields["a_zero"], bits)
             place_quantizer_(model, producer, quantiser)
+            if (grid := grid_of(quantiser)) is not None:  # a pixel prompt is added to the network's input
+                grids |= dict.fromkeys(read.get(producer, []), grid)
+        return grids
 
     def packed_bytes(self, model: Model) -> int:
         sites = {}

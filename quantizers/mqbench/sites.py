@@ -36,6 +36,13 @@ def tensor_sites(model: Model) -> list[TensorSite]:
     return [*sites, TensorSite(POOLED, "fc")]
 
 
+def readers(model: Model, site: TensorSite) -> list[str]:
+    """All layers that read a tensor: the shortcut of a block reads what its first convolution reads."""
+    shortcut = f"{site.reader.removesuffix('conv1')}downsample.0"
+    known = dict(model.net.named_modules())
+    return [site.reader, *([shortcut] if site.reader.endswith(".conv1") and shortcut in known else [])]
+
+
 def layer_units(model: Model) -> list[tuple[str, ...]]:
     """Each layer with the modules after it up to the next layer or sum, in the order of computation."""
     units: list[tuple[str, ...]] = [("conv1", "bn1", "act1", "maxpool")]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.report_results import DEMO, HOSTILE, PAPER, SEVERAL_STREAMS, write
+from tests.helpers.report_results import DEMO, ENGINES, HOSTILE, PAPER, SEVERAL_STREAMS, Grid, write
 from tta_bench.report import gather
 from tta_bench.report import write as write_page
 from tta_bench.storage.store import ResultStore
@@ -65,8 +65,17 @@ def address(results: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="session")
 def address_of_scenarios(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A page about a benchmark on several streams."""
-    folder = tmp_path_factory.mktemp("scenarios")
-    write_page(gather([write(SEVERAL_STREAMS, folder)]), folder / "report.html")
+    return _address(SEVERAL_STREAMS, tmp_path_factory.mktemp("scenarios"))
+
+
+@pytest.fixture(scope="session")
+def address_of_engines(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A page about a benchmark on integer engines."""
+    return _address(ENGINES, tmp_path_factory.mktemp("engines"))
+
+
+def _address(grid: Grid, folder: Path) -> str:
+    write_page(gather([write(grid, folder)]), folder / "report.html")
     return (folder / "report.html").as_uri()
 
 

@@ -14,14 +14,15 @@ import pytest
 
 from tests.browser.conftest import PHONE, WIDE, Open
 from tests.helpers.command import tta_bench
-from tests.helpers.report_results import DEMO, HOSTILE, SEVERAL_STREAMS, WEIGHTS, write
+from tests.helpers.report_results import DEMO, ENGINES, HOSTILE, SEVERAL_STREAMS, WEIGHTS, write
 from tta_bench.storage.store import ResultStore
 from tta_bench.tables import frame as frames
 from tta_bench.tables.best import best_methods
 from tta_bench.tables.build import build, tied
 from tta_bench.tables.limits import Limits, answer
 from tta_bench.tables.render import render
-from tta_bench.tables.table import Table, printed
+from tta_bench.tables.render.numbers import number as number_of
+from tta_bench.tables.table import Row, Table, printed
 
 pytestmark = pytest.mark.slow
 AS_IN_THE_FILE = "sort="  # no ranking
@@ -36,6 +37,18 @@ return [...document.querySelectorAll("#board tbody")].flatMap((body) =>
       cell.dataset.column,
       [cell.querySelector(".number")?.textContent ?? "", cell.querySelector("small")?.textContent ?? ""],
     ])),
+  ]));
+"""
+# Model, method, quantizer and engine, then the numbers.
+READ_ENGINES = """
+let method;
+return [...document.querySelectorAll("#engine-table tbody")].flatMap((body) =>
+  [...body.querySelectorAll("tr[data-row]")].map((row) => [
+    body.dataset.group,
+    (method = row.querySelector("th")?.textContent ?? method),
+    row.querySelector("td.engine").firstChild.textContent,
+    ...[...row.querySelectorAll("td[data-column]")].map(
+      (cell) => cell.querySelector(".number, .muted").textContent),
   ]));
 """
 SHOWN = "return [...document.querySelectorAll('#board tr[data-row]')].map((row) => Number(row.dataset.row))"
@@ -423,6 +436,40 @@ def test_scenarios_are_shown_if_there_are_several(
         "resnet-micro FP32",
         "resnet-micro W8A8",
     ]
+
+
+def test_engines_stand_below_each_other(open_page: Open, address_of_engines: str, tmp_path: Path) -> None:
+    assert not open_page().find_element("css selector", "#engines").is_displayed()
+    browser = open_page("round=1", page=address_of_engines)
+    table = build(frames.load(write(ENGINES, tmp_path)), "engines", round=1)
+    shown = browser.execute_script(READ_ENGINES)
+    expected = [
+        [group.model, row.label, f"{group.quantizer} W8A8", *_texts(table, row)]
+        for model in ("vit-micro", "resnet-micro")
+        for label in ("source", "ZOA", HOSTILE)
+        for group, row in table.rows
+        if (group.model, row.label) == (model, label)
+    ]
+    assert len(expected) == 18
+    assert shown == expected
+    assert "31 of 32 calibration images" in _text(browser, "#engine-notes")
+    _toggle(browser, "quantization", "q1 torch-int8 W8A8")
+    _toggle(browser, "model", "vit-micro")
+    assert [row[:3] for row in browser.execute_script(READ_ENGINES)] == [
+        row[:3] for row in expected if row[0] == "resnet-micro" and "torch-int8" not in row[2]
+    ]
+
+
+def test_engines_fit_a_phone(open_page: Open, address_of_engines: str) -> None:
+    browser = open_page(size=PHONE, page=address_of_engines)
+    assert browser.find_element("css selector", "#engine-table").is_displayed()
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= PHONE[0]
+
+
+def _texts(table: Table, row: Row) -> list[str]:
+    """The numbers of a row as the page prints them."""
+    pairs = zip(row.entries, table.columns, strict=True)
+    return ["–" if each.value is None else number_of(each, found)[0] for each, found in pairs]
 
 
 def test_flags_say_what_is_wrong(open_page: Open) -> None:

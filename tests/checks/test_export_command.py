@@ -29,10 +29,12 @@ def features_of(folder: Path, facts: dict[str, Any], images: np.ndarray) -> np.n
     import onnxruntime
 
     parameters, x = np.load(folder / "parameters.npz"), images
-    places = {"entry": ""} | {f"block_{i:02d}": f"{name}." for i, name in enumerate(facts["blocks"])}
+    places = {"stem": "", "entry": ""} | {
+        f"block_{i:02d}": f"{name}." for i, name in enumerate(facts["blocks"])
+    }
     for name, signature in facts["files"].items():
-        if name == "head":
-            break
+        if name not in places:  # norms of layer features, and the head
+            continue
         wanted = set(signature["inputs"]) - {"input", "batch_statistics"}
         feeds = {each: parameters[places[name] + each] for each in wanted}
         if "batch_statistics" in signature["inputs"]:

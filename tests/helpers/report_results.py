@@ -61,6 +61,7 @@ class Grid:
     batch: int = 16
     ends: Mapping[tuple[str, str, str, int], str] = field(default_factory=dict)
     scenarios: tuple[str, ...] = ()  # if there are several
+    engines: tuple[str, ...] = ()  # one for each of `bits`; empty: the simulation
 
 
 DEMO = Grid(
@@ -98,6 +99,8 @@ PAPER = Grid(
     bits=("W8A8",),
     seeds=(2020,),
     rounds=2,
+    images=160,
+    batch=64,  # as published
 )
 SEVERAL_STREAMS = Grid(
     name="several-streams",
@@ -107,6 +110,16 @@ SEVERAL_STREAMS = Grid(
     domains=SHORT,
     rounds=1,
     scenarios=("mixed", "continual"),
+)
+ENGINES = Grid(
+    name="engines",
+    data="cifar10-mini",
+    models=(("vit-micro", "vit-micro"), ("resnet-micro", "resnet-micro")),
+    methods=(Method("source", "source", 50), Method("ZOA", "zoa", 60), Method(HOSTILE, "lame", 40)),
+    domains=SHORT,
+    bits=("W8A8", "W8A8", "W8A8"),
+    rounds=2,
+    engines=("", "torch-int8", "onnxruntime"),
 )
 WHY = {
     "unsupported": f"needs gradients {HOSTILE}",
@@ -134,10 +147,14 @@ def write(grid: Grid, results: Path) -> ResultStore:
 def _cells(grid: Grid) -> Iterator[tuple[Record, Method]]:
     for m, (model, use) in enumerate(grid.models):
         for q, bits in enumerate(grid.bits):
+            engine = grid.engines[q] if grid.engines else ""
             for k, method in enumerate(grid.methods):
+                place = {"model": model, "quantizer": f"q{q} {engine}".strip(), "order": [m, q, k]}
                 for stream, seed in product(grid.scenarios or ("",), grid.seeds):
-                    names = {"model": model, "quantizer": f"q{q}", "method": method.name, "order": [m, q, k]}
-                    yield _cell(grid, names | {"stream": stream}, use, bits, method, seed), method
+                    names = place | {"method": method.name, "stream": stream}
+                    cell = _cell(grid, names, use, bits, method, seed)
+                    cell["quantizer"]["params"] |= {"engine": engine} if engine else {}
+                    yield cell, method
 
 
 def _cell(grid: Grid, labels: Record, model: str, bits: str, method: Method, seed: int) -> Record:
@@ -188,13 +205,15 @@ def _description(cell: Record, method: Method) -> Record:
     scale = 1 if cell["bits"] == "FP32" else 0.25
     here = {"device": f"device {HOSTILE}", "cpu": "x86_64", "host": f"host {HOSTILE}"}
     versions = {"tta-bench": "0.1.0", "torch": "2.5", "timm": "1.0"}
+    engine = cell["quantizer"]["params"].get("engine")
+    agreed = {"name": engine, "images": 32, "same_top1": 31, "largest_difference": 0.06}
     return {
         "memory_bytes": int(method.memory_mib * scale * 2**20),
         "packed_bytes": int(scale * 2**20),
         "weights_sha256": WEIGHTS,
         "code": {},
         "environments": {"here": here | {"versions": versions}},
-    }
+    } | ({} if engine is None else {"engine": agreed, "resident_bytes": 250 * 2**20})
 
 
 def _domain(grid: Grid, cell: Record, method: Method, round_: int, corruption: str, severity: int) -> Record:

@@ -16,13 +16,24 @@ import pandas as pd
 import pytest
 
 from tests.helpers.command import tta_bench
-from tests.helpers.report_results import DEMO, HOSTILE, PAPER, SEVERAL_STREAMS, SHORT, WEIGHTS, Grid, write
+from tests.helpers.report_results import (
+    DEMO,
+    ENGINES,
+    HOSTILE,
+    PAPER,
+    SEVERAL_STREAMS,
+    SHORT,
+    WEIGHTS,
+    Grid,
+    write,
+)
 from tta_bench.report import gather, page
 from tta_bench.report.build import as_data, as_script
 from tta_bench.tables import frame as frames
 from tta_bench.tables.build import build
-from tta_bench.tables.reference import load
+from tta_bench.tables.references import load
 from tta_bench.tables.render import render
+from tta_bench.tables.render.numbers import number as number_of
 from tta_bench.tables.table import printed
 
 Data = dict[str, Any]
@@ -97,6 +108,36 @@ def test_scenarios_are_those_of_the_layout(tmp_path: Path) -> None:
 
 def test_one_stream_has_no_scenarios(data: Data) -> None:
     assert data["scenarios"] == []
+
+
+# Engines ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_engines_are_those_of_the_layout(tmp_path: Path, number: int) -> None:
+    store = write(ENGINES, tmp_path)
+    found, table = gather([store]), build(frames.load(store), "engines", round=number)
+    given = _packed(found, "engines", number)
+    assert [column["key"] for column in given["columns"]] == [
+        "accuracy", "agreement", "milliseconds", "resident_mib", "packed_mib",
+    ]  # fmt: skip
+    rows = found["streams"][0]["rows"]
+    for line, (group, row) in zip(given["rows"], table.rows, strict=True):
+        shown = [each.get("text") for each in line["entries"]]
+        assert shown == [
+            None if each.value is None else number_of(each, column)[0]
+            for each, column in zip(row.entries, table.columns, strict=True)
+        ]
+        facts = rows[line["row"]]
+        assert (facts["label"], facts["model"], facts["group"]) == (row.label, group.model, group.label)
+        engine = group.quantizer.partition(" ")[2]
+        assert shown[1] == ("96.9" if engine else None)
+        assert shown[3] == ("250" if engine else None)
+    assert {row["quantization"] for row in rows} == {"q0 W8A8", "q1 torch-int8 W8A8", "q2 onnxruntime W8A8"}
+
+
+def test_streams_without_engines_have_no_such_table(data: Data) -> None:
+    assert not any("engines" in part["tables"] for part in data["streams"])
 
 
 # Numbers ----------------------------------------------------------------------------------------

@@ -45,7 +45,11 @@ class Norm:
 
 @dataclass
 class Passes:
-    """Numbers of images in forward and backward passes of a model so far."""
+    """Numbers of images in forward and backward passes of a model so far.
+
+    A backward pass counts when its gradient reaches the features. A method whose loss may depend on inner
+    layers alone adds the images of such a pass to `backward_images`.
+    """
 
     forward_images: int = 0
     backward_images: int = 0
@@ -90,6 +94,7 @@ class Model(nn.Module):
         self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1), persistent=False)
         self.bits = Bits()
         self.differentiable = True
+        self.norms_in_graph = False  # an engine computes the norm layers and only reads their parameters
         self.passes = Passes()
         # Quantizers place the quantiser of the network's input here; `normalise` applies it.
         self.input_quantizer: nn.Module = nn.Identity()

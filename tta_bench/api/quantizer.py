@@ -30,6 +30,7 @@ class Quantizer(Plugin):
     calibration_images: ClassVar[int] = 32
     after_calibration: ClassVar[tuple[str, ...]] = ()  # fields that a calibration does not depend on
     cpu_only: bool = False  # the quantised model runs on no other device
+    norms_in_graph: bool = False  # it reads parameters of norm layers, which cannot be replaced or hooked
     summary: ClassVar[str] = ""
     bits: BitWidth = "W8A8"
 
@@ -92,11 +93,16 @@ class Quantizer(Plugin):
         return self.install(model, self.calibrate(model, images, progress))
 
     def install(self, model: Model, calibration: Calibration) -> Model:
-        """Apply a calibration and set the model's `bits` and `differentiable`."""
+        """Apply a calibration and set the model's facts."""
         self.apply(model, calibration)
+        self.describe_(model)
+        return model.eval().requires_grad_(False)
+
+    def describe_(self, model: Model) -> None:
+        """Set the facts of a quantised model on which methods decide whether they can run on it."""
         model.bits = Bits.parse(self.bits)
         model.differentiable = self.differentiable
-        return model.eval().requires_grad_(False)
+        model.norms_in_graph = self.norms_in_graph
 
 
 class BlockwiseQuantizer(Quantizer):

@@ -29,6 +29,7 @@ SCRIPTS = (
     "rounds.js",
     "heatmap.js",
     "scenarios.js",
+    "engines.js",
     "online.js",
     "provenance.js",
     "main.js",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tta_bench.storage.record import Record
 from tta_bench.storage.store import ResultStore
+from tta_bench.streams.names import DOMAIN_ORDER, without_order
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -96,10 +97,11 @@ def _each(environments: Sequence[dict[str, Any]], name: str) -> str:
 def stream_name(cell: Record) -> str:
     """A stream as text."""
     severities = sorted({severity for _, severity in cell["domains"] if severity})
-    scenario = cell.get("scenario")
+    scenario, named = cell.get("scenario"), cell["labels"].get("stream", "")
+    _, order = without_order(named)
     parts = [
         cell["data"]["use"],
-        (cell["labels"].get("stream") or scenario["use"]) if scenario else "",
+        (named or scenario["use"]) if scenario else (order and f"{DOMAIN_ORDER} {order}"),
         _count(len(cell["domains"]), "domain"),
         f"severity {', '.join(map(str, severities))}" if severities else "",
         _count(cell["rounds"], "round"),

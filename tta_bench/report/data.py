@@ -17,7 +17,8 @@ from tta_bench.tables import frame
 from tta_bench.tables.assembly.published import cell_of
 from tta_bench.tables.best import SOURCE, of_table
 from tta_bench.tables.build import Assembly, assemble
-from tta_bench.tables.reference import Reference, load
+from tta_bench.tables.references import load
+from tta_bench.tables.references.reference import Reference
 from tta_bench.tables.table import Row, Table, TableError
 from tta_bench.tables.ties import NEAREST
 
@@ -87,7 +88,10 @@ class _StreamReport:
         self.row_of = dict(zip(whole.pivot.cells["key"], whole.pivot.cells["row"].tolist(), strict=True))
         self.places = {key_of(group, row): place for place, (group, row) in enumerate(self.rows)}
         self.frame = frame.assign(row=frame["key"].map(self.row_of).astype(int))
-        self.by_round: dict[str, dict[int, Table]] = {"cost": {}, "per-corruption": {}}
+        engines = ("engines",) if frame["agreement"].notna().any() else ()
+        self.by_round: dict[str, dict[int, Table]] = {
+            layout: {} for layout in ("cost", "per-corruption", *engines)
+        }
         self.ties: dict[str, dict[int, list[int] | None]] = {}
         self.findings: dict[str, list[dict[str, Any]]] = {}
         for number in self.rounds:
@@ -102,7 +106,8 @@ class _StreamReport:
         """The tables of a round and, for each row, the rows of all models near it that are tied with it."""
         cost = self._assembled(shown, "cost", asked)
         self.by_round["cost"][number] = table = cost.table()
-        self.by_round["per-corruption"][number] = self._assembled(shown, "per-corruption", asked).table()
+        for layout in self.by_round.keys() - {"cost"}:
+            self.by_round[layout][number] = self._assembled(shown, layout, asked).table()
         own = [self.places[key_of(*pair)] for pair in flags.own_rows(table)]
         ties = cost.tied("accuracy")
         self.ties[str(number)] = {

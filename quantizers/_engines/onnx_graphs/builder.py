@@ -106,10 +106,10 @@ class GraphBuilder:
 
     # Norms ---------------------------------------------------------------------------------------
 
-    def layer_norm(self, x: str, norm: nn.LayerNorm, name: str) -> str:
+    def layer_norm(self, x: str, norm: nn.LayerNorm, prefix: str = "") -> str:
         """LayerNorm over the last axis; γ and β are inputs."""
         size = norm.normalized_shape[0]
-        affine = self.input(f"{name}.weight", [size]), self.input(f"{name}.bias", [size])
+        affine = self.input(f"{prefix}weight", [size]), self.input(f"{prefix}bias", [size])
         return self.op("LayerNormalization", x, *affine, axis=-1, epsilon=norm.eps)
 
     def batch_norm(self, x: str, norm: nn.BatchNorm2d, name: str) -> str:

@@ -37,6 +37,9 @@ def _graphs(model: Model) -> dict[str, bytes]:
         graphs["entry"] = resnet.entry_graph(model)
     for index, block in enumerate(model.blocks):
         graphs[f"block_{index:02d}"] = family.block_graph(block, names[id(block)])
+    if model.tokens:
+        norms = vit.probed_norms(model.net)
+        graphs |= {f"probe_{index:02d}": vit.norm_graph(norm) for index, norm in enumerate(norms)}
     site = head_site(model)
     return graphs | {"head": head_graph(model.classifier, site)}
 

@@ -15,7 +15,9 @@ from tta_bench_quantizers._engines.onnx_graphs.builder import GraphBuilder
 from tta_bench_quantizers._engines.onnx_graphs.sessions import (
     FeatureMapSession,
     HeadSession,
+    NormForward,
     PatchSession,
+    Session,
     SessionModule,
 )
 
@@ -40,6 +42,8 @@ def sessions_(model: Model) -> None:
     tokens, names = model.tokens, {id(module): name for name, module in model.net.named_modules()}
     site = head_site(model)
     replace_module(model.net, site, HeadSession(head_graph(model.classifier, site)))
+    if tokens:
+        _norm_sessions_(model.net)
     for block in list(model.blocks):
         name, norms = names[id(block)], dict(_norms(block))
         module = (
@@ -52,6 +56,16 @@ def sessions_(model: Model) -> None:
         proj = model.net.patch_embed.proj
         content = vit.patch_graph(proj, model.input_size, "patch_embed.proj")
         model.net.patch_embed = PatchSession(content, PackedWeight(proj.codes, proj.scale, Tensor()))
+
+
+def _norm_sessions_(net: Any) -> None:
+    """Let graphs compute the norms that `probe` reads; equal graphs share a session."""
+    started: dict[bytes, Session] = {}
+    for norm in vit.probed_norms(net):
+        content = vit.norm_graph(norm)
+        if content not in started:
+            started[content] = Session(content)
+        norm.forward = NormForward(norm, started[content])  # type: ignore[method-assign]
 
 
 def session_sites(model: Model) -> list[str]:

@@ -10,10 +10,14 @@ from torch import nn
 
 from tta_bench_quantizers._engines.onnx_graphs.builder import GraphBuilder
 
+STAGES = ("layer1", "layer2", "layer3", "layer4")
+
 
 def unsupported_part(net: Any) -> str | None:
     """The first block that has no graph here; None if all have."""
-    stages = {name: getattr(net, name) for name in ("layer1", "layer2", "layer3", "layer4")}
+    if not all(hasattr(net, name) for name in STAGES):
+        return "the blocks"
+    stages = {name: getattr(net, name) for name in STAGES}
     blocks = {f"{name}.{index}": block for name, stage in stages.items() for index, block in enumerate(stage)}
     return next((f"block {name}" for name, block in blocks.items() if not _is_plain(block)), None)
 

@@ -111,6 +111,21 @@ class HeadSession(SessionModule):
         return super().forward(x[:, None])[:, 0]
 
 
+class NormForward:
+    """`forward` of a LayerNorm through which features are read, outside the blocks, by a graph.
+
+    PyTorch and a program without it round sums differently, and layer features must have the same bits in
+    both. The module stays, because the graph of its block reads its parameters, too.
+    """
+
+    def __init__(self, norm: nn.LayerNorm, session: Session) -> None:
+        self.norm, self.session = norm, session
+
+    def __call__(self, x: Tensor) -> Tensor:
+        feeds = {"weight": _array(self.norm.weight), "bias": _array(self.norm.bias)}
+        return self.session.run({"input": _array(x.reshape(-1, x.shape[-1]))} | feeds).view(x.shape)
+
+
 class PatchSession(SessionModule):
     """The patch embedding. `proj` has the weight, from which prompts take their range."""
 

@@ -65,9 +65,9 @@ def block_graph(block: Any, site: str) -> bytes:
     width = block.norm1.normalized_shape[0]
     graph = GraphBuilder(site)
     x = graph.input("input", [*TOKENS, width])
-    attention = _attention(graph, graph.layer_norm(x, block.norm1, "norm1"), block.attn, f"{site}.attn")
+    attention = _attention(graph, graph.layer_norm(x, block.norm1, "norm1."), block.attn, f"{site}.attn")
     x = graph.op("Add", x, _layer_scale(graph, attention, block.ls1))
-    hidden = _mlp(graph, graph.layer_norm(x, block.norm2, "norm2"), block.mlp, f"{site}.mlp")
+    hidden = _mlp(graph, graph.layer_norm(x, block.norm2, "norm2."), block.mlp, f"{site}.mlp")
     x = graph.op("Add", x, _layer_scale(graph, hidden, block.ls2))
     return graph.finish(x, [*TOKENS, width])
 
@@ -95,6 +95,19 @@ def _mlp(graph: GraphBuilder, x: str, mlp: Any, site: str) -> str:
 
 def _layer_scale(graph: GraphBuilder, x: str, scale: Any) -> str:
     return x if _idle(scale) else graph.op("Mul", x, graph.constant(scale.gamma))
+
+
+def probed_norms(net: Any) -> list[nn.LayerNorm]:
+    """The norms through which the class token is read after each block; a pooled network has no last one."""
+    return [*(block.norm1 for block in net.blocks[1:]), *([] if _idle(net.norm) else [net.norm])]
+
+
+def norm_graph(norm: nn.LayerNorm) -> bytes:
+    """A LayerNorm on class tokens [rows, width]; its parameters are inputs."""
+    width = norm.normalized_shape[0]
+    graph = GraphBuilder("norm")
+    x = graph.input("input", ["rows", width])
+    return graph.finish(graph.layer_norm(x, norm), ["rows", width])
 
 
 def stem_graph(model: Any) -> bytes:

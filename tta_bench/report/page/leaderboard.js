@@ -157,11 +157,11 @@ function flagTag(flag) {
   return make("span", { class: `tag ${flag.kind.replaceAll(" ", "-")}`, title: flag.text }, flag.kind);
 }
 
+const footnoteLines = (of, marks) =>
+  [...marks].map(([old, mark]) => make("p", {}, make("sup", {}, String(mark)), ` ${of.footnotes[old - 1]}`));
+
 function boardNotes(of, lines) {
   const marks = renumbered(of, lines);
-  const footnotes = [...marks].map(([old, mark]) =>
-    make("p", {}, make("sup", {}, String(mark)), ` ${of.footnotes[old - 1]}`),
-  );
   const flagged = shownRows().filter((row) =>
     row.flags.some((flag) => ["forgets", "collapses", "not finite"].includes(flag.kind)),
   );
@@ -173,7 +173,7 @@ function boardNotes(of, lines) {
     ),
   );
   return [
-    footnotes,
+    footnoteLines(of, marks),
     make(
       "p",
       {},

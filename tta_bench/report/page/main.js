@@ -12,6 +12,7 @@ function draw() {
   drawRounds();
   drawHeatmap();
   drawScenarios();
+  drawEngines();
   drawOnline();
   refocus(focused);
 }
