@@ -14,7 +14,8 @@ from numpy.lib.format import open_memmap
 from tta_bench import testing
 from tta_bench.api import Domain
 from tta_bench.cache import content_hash
-from tta_bench.data.cifar10.cifar10_c import IMAGES, LABELS, SHAPE, Cifar10C
+from tta_bench.data.cifar.published_set import IMAGES, LABELS, SHAPE
+from tta_bench.data.cifar10.cifar10_c import Cifar10C
 
 FOG = Domain("fog", 3)
 TURNS = np.arange(IMAGES) % 10

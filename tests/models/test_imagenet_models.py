@@ -35,7 +35,7 @@ TINY_RESNET = "test_resnet.r160_in1k"
 # Pinned models ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cls", [imagenet.VitB, imagenet.VitL, imagenet.ResNet50])
+@pytest.mark.parametrize("cls", [imagenet.VitB, imagenet.VitL, imagenet.ResNet50, imagenet.ResNet50Timm])
 def test_pinned_facts_are_those_of_the_weights(cls: Any) -> None:
     facts = facts_of(cls.tag)
     assert (facts.family, facts.view, facts.num_classes) == (cls.family, cls.view, cls.num_classes)

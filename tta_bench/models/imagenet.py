@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
-from tta_bench.api import Model, ModelSource, View
-from tta_bench.cache.content_hash import file_sha256
+from tta_bench.api import Model, View
 from tta_bench.models import weights as state_dicts
 from tta_bench.models.adapters import ADAPTERS
+from tta_bench.models.checkpointed import CheckpointedModel
 from tta_bench.models.resnet import ResNetModel
-from tta_bench.models.variants import Deviations, Eps, Means, Stride, set_eps_, use_v1_strides_
+from tta_bench.models.variants import Deviations, Eps, Means, Stride, use_v1_strides_
 from tta_bench.models.vision_mamba import VisionMamba
 from tta_bench.models.weights import BadWeights
 
@@ -25,112 +21,24 @@ IMAGENET = dict(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
 HALF = dict(mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
 
 
-class ImageNetModel(ModelSource):
-    """Base: `weights` is `auto` (the hub's, under the pinned tag), `random`, or a state dict's path.
-
-    A subclass defines its network (`network`). `mean`, `std`, `eps` and `stride` say how its weights
-    were trained if that differs from `scale` and the architecture's defaults.
-    """
+class ImageNetModel(CheckpointedModel):
+    """Base: 1000 classes at 224 pixels. `tag` pins the weights of `auto`; `stride` says where strides are."""
 
     num_classes = 1000
     input_size = 224
-    paths = ("weights",)  # the fingerprint identifies them
-    weights: str  # `auto`: the published weights; a path; or `random`
-    name: str
     tag: str
-    scale: Mapping[str, tuple[float, ...]]
-    mean: Means = None  # of the channels, for the normalisation of images; null: those of the weights
-    std: Deviations = None  # standard deviations of the channels; null: those of the weights
-    eps: Eps = None  # added to the variance by norms; null: that of the network
     # Which convolution of a bottleneck has the stride: its 3×3 (v1.5) or its first 1×1 (v1).
     stride: Stride = "v1.5"
-
-    @abstractmethod
-    def network(self) -> nn.Module:
-        """The network with arbitrary weights."""
 
     def adapter(self, net: nn.Module, **facts: Any) -> Model:
         """The network in the adapter of its family."""
         return ADAPTERS.get(self.family, ResNetModel)(net, **facts)
 
-    def build(self) -> Model:
-        if self.weights == "random":
-            net = self._random()
-            digest = state_dicts.tensors_sha256(net.state_dict())
-        else:
-            net, path = self._net(), self._file()
-            state_dicts.load_(net, path)
-            digest = file_sha256(path)
-        model = self.adapter(net, **self._facts(), weights_sha256=digest)
-        return model.eval().requires_grad_(False)
-
-    def skeleton(self) -> Model:
-        return self.adapter(self._net(), **self._facts()).eval()
-
-    def fingerprint(self) -> str:
-        """SHA-256 of the weights' file, or of random tensors; empty if the file is not here yet."""
-        if self.weights == "random":
-            return state_dicts.tensors_sha256(self._random().state_dict())
-        path = self._local() if self.weights == "auto" else Path(self.weights).expanduser()
-        try:
-            return file_sha256(path) if path else ""
-        except OSError:  # `problems` reports it
-            return ""
-
-    def fetch(self) -> None:
-        if self.weights == "auto":
-            with suppress(BadWeights):
-                self._fetched()
-
-    def problems(self) -> list[str]:
-        if self.weights == "random":
-            return []
-        try:
-            path = self._file()
-            state = state_dicts.read(path, "meta")
-        except BadWeights as error:
-            return [str(error)]
-        with torch.device("meta"):
-            wrong = state_dicts.misfit(state, self._net())
-        return [f"{path}: {wrong}. Give a state dict of {self.name}."] if wrong else []
-
     def _net(self) -> nn.Module:
-        """The network with arbitrary weights and the settings of `eps` and `stride`."""
-        net = self.network()
-        if self.eps is not None:
-            set_eps_(net, self.eps)
+        net = super()._net()
         if self.stride == "v1":
             use_v1_strides_(net)
         return net
-
-    def _local(self) -> Path | None:
-        """The file that `auto` refers to, if it is on this machine."""
-        return None
-
-    @abstractmethod
-    def _fetched(self) -> Path:
-        """The file that `auto` refers to, downloaded if necessary."""
-
-    def _facts(self) -> dict[str, Any]:
-        given = {"mean": self.mean, "std": self.std}
-        scale = dict(self.scale) | {key: value for key, value in given.items() if value is not None}
-        return dict(name=self.name, num_classes=self.num_classes, input_size=self.input_size, **scale)
-
-    def _file(self) -> Path:
-        if self.weights == "auto":
-            return self._fetched()
-        path = Path(self.weights).expanduser()
-        if not path.is_file():
-            raise BadWeights(
-                f"weights file {path} is missing. Give the path of a state dict, `auto` or `random`."
-            )
-        return path
-
-    def _random(self) -> nn.Module:
-        # The same numbers in every process: a cell may be split over several.
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            return self._net()
 
 
 class TimmModel(ImageNetModel):
@@ -191,6 +99,15 @@ class ResNet50(TimmModel):
     eps: Eps = None  # added to the variance by norms; null: that of the network
     # Which convolution of a bottleneck has the stride: its 3×3 (v1.5) or its first 1×1 (v1).
     stride: Stride = "v1.5"
+
+
+@dataclass
+class ResNet50Timm(ResNet50):
+    """ResNet-50 with timm's weights (A1), another training than that of resnet-50."""
+
+    name = "resnet-50-timm"
+    tag = "resnet50.a1_in1k"
+    view = View(224, 235, "bicubic")
 
 
 @dataclass

@@ -14,10 +14,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from tta_bench.cache.content_hash import file_sha256
 from tta_bench.errors import UserError
 
 NAMED = 4  # keys that an error message lists
 HUB_FILE = "model.safetensors"
+PARALLEL = "module."  # before every key of a network that was saved inside DataParallel
 UNUSED = "num_batches_tracked"  # older checkpoints lack it; no prediction depends on it
 
 
@@ -34,6 +36,8 @@ def read(path: Path, device: str = "cpu") -> dict[str, Tensor]:
         with torch.serialization.safe_globals([Namespace]):
             content = torch.load(path, map_location=device, weights_only=True)
     except (OSError, RuntimeError, ValueError, EOFError, KeyError, UnpicklingError, SafetensorError) as error:
+        if _is_page(path):
+            raise BadWeights(f"{path}: is a web page. Download the file that the page offers.") from error
         reason = str(error).split("\n")[0].split(". ")[0].rstrip(".")
         raise BadWeights(
             f"{path}: cannot be read as tensors ({type(error).__name__}: {reason}). Give a .safetensors "
@@ -44,7 +48,8 @@ def read(path: Path, device: str = "cpu") -> dict[str, Tensor]:
             content = content[key]
     if not isinstance(content, Mapping) or not all(isinstance(v, Tensor) for v in content.values()):
         raise BadWeights(f"{path}: holds no state dict. Save `model.state_dict()`, or give another file.")
-    return dict(content)
+    parallel = all(key.startswith(PARALLEL) for key in content)
+    return {key.removeprefix(PARALLEL) if parallel else key: tensor for key, tensor in content.items()}
 
 
 def misfit(state: Mapping[str, Tensor], net: nn.Module) -> str | None:
@@ -62,12 +67,20 @@ def misfit(state: Mapping[str, Tensor], net: nn.Module) -> str | None:
     return "; ".join(f"{what}: {_some(keys)}" for what, keys in parts.items() if keys) or None
 
 
-def load_(net: nn.Module, path: Path) -> None:
-    """Put the tensors of a file into a network, all of them and no others."""
-    state = read(path)
-    if wrong := misfit(state, net):
-        raise BadWeights(f"{path}: {wrong}. Give a state dict of this architecture.")
-    net.load_state_dict(net.state_dict() | state)  # keys that may be missing keep their values
+def put_(net: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Put tensors that fit into a network."""
+    net.load_state_dict(net.state_dict() | dict(state))  # keys that may be missing keep their values
+
+
+def verified(path: Path, sha256: str) -> Path:
+    """A file whose SHA-256 begins with these digits; otherwise an error."""
+    found = file_sha256(path)[: len(sha256)]
+    if found == sha256:
+        return path
+    raise BadWeights(
+        f"{path}: its SHA-256 begins with {found[:12]}, and that of the published file with {sha256[:12]}. "
+        "Copy the file again, or give `weights: PATH` to use it as it is."
+    )
 
 
 def in_hub_cache(repository: str) -> Path | None:
@@ -109,6 +122,15 @@ def tensors_sha256(state: Mapping[str, Tensor]) -> str:
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
         digest.update(tensor.detach().contiguous().numpy().tobytes())
     return digest.hexdigest()
+
+
+def _is_page(path: Path) -> bool:
+    """Whether a file is HTML: file hosts answer with a page that asks before they send large files."""
+    try:
+        with path.open("rb") as file:
+            return file.read(64).lstrip().startswith(b"<")
+    except OSError:
+        return False
 
 
 def _shapes(path: Path) -> dict[str, Tensor]:

@@ -19,7 +19,8 @@ from tta_bench.plugins import registry
 # Bytes per image: ImageNet-C by its archives of 21, 7, 12, 7 and 15 GiB, averaged over severities.
 IMAGENET_C = {"Noise": 30_000, "Blur": 7_500, "Weather": 12_900, "Digital": 7_500}
 IMAGENET_C_EXTRA = 16_100
-IMAGES = {"imagenet": 135_000, "imagenet-r": 70_000, "imagenet-sketch": 150_000, "cifar10-c": 3_072}
+IMAGES = {"imagenet": 135_000, "imagenet-r": 70_000, "imagenet-sketch": 150_000}
+IMAGES |= {"cifar10-c": 3_072, "cifar100-c": 3_072}
 CLEAN_IMAGES = 50_000  # of ImageNet's validation set
 SOURCE = {"imagenet-c", "imagenet-r", "imagenet-sketch"}  # clean images come from ImageNet's validation set
 RECORD, BATCH = 700, 4  # bytes of a record, plus bytes per batch in it
