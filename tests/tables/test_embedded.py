@@ -12,6 +12,7 @@ import tta_bench
 from tests.helpers.command import tta_bench as command
 from tta_bench.commands.inputs import grid_of
 from tta_bench.errors import UserError
+from tta_bench.tables.build import build
 from tta_bench.tables.embedded import FILE, STEADY_POINTS, compare, wide
 
 BENCHMARK = Path(__file__).parents[2] / "benchmark.yaml"
@@ -45,6 +46,21 @@ def test_this_machine_gets_the_result_that_ships(results: Path, frame: pd.DataFr
     shown = command("compare", "--results", results, "--reference", "embedded")
     assert shown.returncode == 0
     assert f"{len(found) - 1} not run" in shown.stdout
+
+
+def test_a_table_shows_the_shipped_numbers_below_ours(frame: pd.DataFrame) -> None:
+    done = frame[frame["status"] == "ok"]
+    table = build(done, "long-term", reference="embedded")
+    ours, shipped = table.groups[0].rows
+    assert shipped.label == "source, published"
+    pairs = [
+        (own.value, theirs.value)
+        for column, own, theirs in zip(table.columns, ours.entries, shipped.entries, strict=True)
+        if column.kind == "accuracy"
+    ]
+    assert len(pairs) > 4
+    assert all(abs((own or 0) - (theirs or 0)) <= STEADY_POINTS for own, theirs in pairs)
+    assert "embedded in this package" in table.notes[-1]
 
 
 def test_a_difference_above_the_tolerance_is_off(frame: pd.DataFrame, tmp_path: Path) -> None:

@@ -251,6 +251,25 @@ def test_severities_of_a_gradual_stream_are_columns() -> None:
         build(clean, "severities")
 
 
+def test_a_stream_without_a_severity_of_others_is_not_part_of_its_column() -> None:
+    """Before: `not recorded`."""
+    mild, strong = (
+        cell("TENT", severity=severity, stream=f"severity {severity}", visit=1, key=f"TENT{severity}")
+        for severity in (1, 5)
+    )
+    waiting = cell("ZOA", severity=5, stream="severity 5", visit=1).assign(status="pending", accuracy=None)
+    table = build(pd.concat([mild, strong, waiting]), "severities")
+    found = {
+        (group.stream, row.label): [entry.value for entry in row.entries]
+        for group in table.groups
+        for row in group.rows
+    }
+    assert found["severity 1", "TENT"] == [52.0, None, 52.0]
+    assert found["severity 5", "TENT"] == [None, 52.0, 52.0]
+    assert found["severity 5", "ZOA"] == [None] * 3
+    assert set(table.footnotes) == {"not part of the benchmark", "not run yet: 2 of 2 records"}
+
+
 def test_columns_of_severities_can_be_of_other_scores() -> None:
     table = build(cell("TENT", class_accuracy=44.0), "severities", columns=["class_accuracy"])
     assert values(table, "TENT") == {"severity_5": 52.0, "average": 52.0, "class_accuracy": 44.0}

@@ -12,13 +12,13 @@ from tta_bench.plugins import registry
 from tta_bench.tables.assembly.entries import Entries, Footnotes, skipped
 from tta_bench.tables.assembly.notes import quantizers_of, table_notes
 from tta_bench.tables.assembly.pivot import Pivot
-from tta_bench.tables.assembly.published import PublishedRows, reference_note
+from tta_bench.tables.assembly.published import PublishedRows
 from tta_bench.tables.assembly.ranking import compared, complete_evidence
 from tta_bench.tables.assembly.rows import GroupId
 from tta_bench.tables.assembly.star import star
 from tta_bench.tables.further import with_further
 from tta_bench.tables.layout import LayoutInput, Options, TableSpec
-from tta_bench.tables.reference import load
+from tta_bench.tables.references import load
 from tta_bench.tables.table import Row, RowGroup, Table, TableError
 from tta_bench.tables.ties import ties
 
@@ -77,10 +77,9 @@ class Assembly:
     def table(self) -> Table:
         """The table."""
         asked, spec = self.asked, self.spec
-        reference = None if asked.reference is None else load(asked.reference)
         mixed = "; ".join(self.pivot.mixed)
         marks = self.footnotes.mark(f"mixed on request: {mixed}" if mixed else "")
-        published = None if reference is None else PublishedRows(reference, self.layout, self.columns)
+        published = self._published(asked.references)
         groups = tuple(self._groups(published))
         notes = table_notes(self.pivot, [each.spec for each in self.columns], groups)
         return Table(
@@ -90,11 +89,17 @@ class Assembly:
             columns=tuple(each.spec.column for each in self.columns),
             groups=groups,
             footnotes=tuple(self.footnotes.numbers),
-            notes=(*notes, *spec.notes, *reference_note(reference, groups)),
+            notes=(*notes, *spec.notes, *(each.note for each in published)),
             marks=marks,
         )
 
-    def _groups(self, published: PublishedRows | None) -> list[RowGroup]:
+    def _published(self, names: Sequence[str]) -> list[PublishedRows]:
+        """What each reference says about the rows."""
+        suffixes = [f" in {name}" if len(names) > 1 else "" for name in names]
+        pairs = zip(map(load, names), suffixes, strict=True)
+        return [PublishedRows(found, self.layout, self.columns, suffix) for found, suffix in pairs]
+
+    def _groups(self, published: Sequence[PublishedRows]) -> list[RowGroup]:
         """The rows by quantised model; ours, each followed by the published numbers for it."""
         facts, name_quantizer = self._facts(), len(quantizers_of(self.pivot)) > 1
         found = []
@@ -104,9 +109,12 @@ class Assembly:
             own: Sequence[Row] = compared(
                 [self._row(number, facts) for number in numbers], ids, numbers[0], self.columns
             )
-            if published is not None:
-                cited = [published.row(n, id, self.footnotes) for n, id in zip(numbers, ids, strict=True)]
-                own = [row for pair in zip(own, cited, strict=True) for row in pair if row is not None]
+            if published:
+                cited = [
+                    [each.row(n, id, self.footnotes) for each in published]
+                    for n, id in zip(numbers, ids, strict=True)
+                ]
+                own = [row for mine, others in zip(own, cited, strict=True) for row in (mine, *others) if row]
             found.append(_row_group(group, own, name_quantizer))
         return found
 

@@ -17,7 +17,7 @@ from tta_bench.tables.assembly.published import cell_of
 from tta_bench.tables.assembly.star import star
 from tta_bench.tables.layout import ColumnSpec, Measure, Options, accuracy, known, per_image
 from tta_bench.tables.layouts.bank import bank_mib, vectors
-from tta_bench.tables.reference import Identity, Published, Reference
+from tta_bench.tables.references.reference import Identity, Published, Reference, settings_of
 from tta_bench.tables.table import Column
 
 if TYPE_CHECKING:
@@ -64,15 +64,30 @@ class Comparison:
 def compare(
     frame: DataFrame, reference: Reference, tolerance: Tolerance, table: str = "*"
 ) -> list[Comparison]:
-    """Every published number that belongs to one of our cells, run or pending, in the order of the paper."""
+    """Every published number that belongs to one of our cells, run or pending, in the order of the paper.
+
+    A row of ours without any gets the numbers from which it differs least, with the differences.
+    """
     given = star(frame, "compare", Options(allow_mixed=True))
     judge = _Judge(Pivot(given.faceted(given.cells["data"]), [EVERYTHING]), reference, tolerance)
     numbers = [each for each in reference.rows if fnmatchcase(each.table, table)]
     if not numbers:
         known = ", ".join(dict.fromkeys(each.table for each in reference.rows))
         raise UserError(f"--table {table}: {reference.name} has no such table. There are: {known}.")
-    pairs = ((published, place) for published in numbers for place in judge.cells)
-    return [judge.judge(p, *place) for p, place in pairs if p.wanted.matches(judge.cells[place])]
+    near = {place: judge.nearest(reference.rows, place) for place in judge.cells}
+    return [
+        judge.judge(published, *place) if near[place] == 0 else judge.differs(published, *place)
+        for published in numbers
+        for place in judge.cells
+        if judge.distance(published, place) == near[place] is not None
+    ]
+
+
+def answer(frame: DataFrame, reference: Reference, tolerance: Tolerance, table: str = "*") -> Description:
+    """What `compare` prints about one reference."""
+    if reference.compares is not None:
+        return reference.compares(frame)
+    return summarize(compare(frame, reference, tolerance, table), reference, tolerance)
 
 
 class _Judge:
@@ -95,10 +110,28 @@ class _Judge:
             "domain_parameters": vectors,
         }
 
+    def distance(self, published: Published, place: tuple[int, str]) -> int | None:
+        """In how many facts a row of ours differs from a published one; None if all is different."""
+        found = published.wanted.differences(self.cells[place])
+        return None if found is None else len(found)
+
+    def nearest(self, numbers: Sequence[Published], place: tuple[int, str]) -> int | None:
+        """In how many facts a row of ours differs from the published row that is most like it."""
+        found = (self.distance(published, place) for published in numbers)
+        return min((each for each in found if each is not None), default=None)
+
+    def differs(self, published: Published, row: int, facet: str) -> Comparison:
+        """A published number for which no row of ours is right, and what is different in this one."""
+        reasons = published.wanted.differences(self.cells[row, facet]) or ()
+        return Comparison(published, self._label(row), None, "not run", "; ".join(reasons))
+
+    def _label(self, row: int) -> str:
+        group, id = self.pivot.rows[row]
+        return " ".join(part for part in (group.model, group.bits, id.method, id.variant) if part)
+
     def judge(self, published: Published, row: int, facet: str) -> Comparison:
         """A published number and ours, or the reason why there is none."""
-        group, id = self.pivot.rows[row]
-        label = " ".join(part for part in (group.model, group.bits, id.method, id.variant) if part)
+        label = self._label(row)
         column = self._column(published, row, facet)
         missing, footnotes = self._missing(published, int(column.need.slots[row].sum())), Footnotes()
         found = column.entry(row, footnotes)
@@ -132,7 +165,7 @@ class _Judge:
             return own
         if published.wanted.domains:
             own &= slots["corruption"].isin(published.wanted.domains)
-            own &= slots["severity"] == self.reference.severity
+            own &= slots["severity"] == published.setting.severity
         if published.round == "all":
             return own
         last = slots["round"][own].max()
@@ -142,7 +175,7 @@ class _Judge:
         """Which domains our accuracy would lack; empty if none."""
         if published.metric != "accuracy":
             return ""
-        rounds = self.reference.rounds if published.round == "all" else 1
+        rounds = published.setting.rounds if published.round == "all" else 1
         wanted = rounds * max(1, len(published.wanted.domains))
         return f"{domains} of {wanted} domains" if domains < wanted else ""
 
@@ -151,6 +184,8 @@ class _Judge:
         if published.metric == "accuracy":
             if images < published.wanted.images:
                 yield f"{images} of {published.wanted.images} images per domain"
+            elif images > published.wanted.images:
+                yield f"{images} images per domain, published with {published.wanted.images}"
             if data in self.reference.stand_ins:
                 yield "corruptions regenerated, not the published files"
         if published.note:
@@ -161,12 +196,17 @@ def summarize(found: Sequence[Comparison], reference: Reference, tolerance: Tole
     """All comparisons as a table, and the number of each verdict."""
     counts = Counter(comparison.verdict for comparison in found)
     rows = [_row(comparison) for comparison in found]
+    settings = settings_of([comparison.published for comparison in found] or reference.rows)
+    missing = Counter(row.wanted.missing for row in reference.rows if row.wanted.missing)
+    settings += [f"{count} numbers belong to no cell: {reason}." for reason, count in missing.items()]
     head = (
         f"{reference.title}: {len(reference.rows)} numbers, {len(found)} of them of these cells: "
         f"{', '.join(f'{counts[verdict]} {verdict}' for verdict in VERDICTS)}.\n"
-        f"Within: {tolerance.points:g} points of accuracy, {tolerance.percent:g} % of all else."
+        f"Within: {tolerance.points:g} points of accuracy, {tolerance.percent:g} % of all else.\n"
+        + "\n".join(settings)
     )
-    data = {"reference": reference.name, "verdicts": {v: counts[v] for v in VERDICTS}, "cells": rows}
+    verdicts = {verdict: counts[verdict] for verdict in VERDICTS}
+    data = {"reference": reference.name, "settings": settings, "verdicts": verdicts, "cells": rows}
     return Description("\n\n".join([head, columns(_texts(rows))]), data)
 
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from tta_bench.description import Description, columns
 from tta_bench.errors import UserError
+from tta_bench.tables.references.reference import Published, PublishedSetting, Reference, Wanted
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
-NAME = "embedded"
+NAME, DATA = "embedded", "cifar10-mini"
 FILE = Path(__file__).parents[1] / "assets" / "embedded" / "quickstart.csv"
 CELL = ["key", "model", "quantizer", "bits", "method", "seed"]
 DOMAIN = ["corruption", "severity"]
@@ -43,6 +45,54 @@ class CellAgreement:
     largest_difference: float | None  # over the rounds
     images_that_differ: int | None  # sum over rounds and domains of the difference in correct predictions
     verdict: Agreement
+
+
+def reference() -> Reference:
+    """The results of the default benchmark that ship with this package."""
+    return Reference(
+        title="the results of the default benchmark that ship with tta-bench",
+        rows=tuple(_published(pd.read_csv(FILE, dtype={"correct": str}))),
+        compares=lambda frame: summarize(compare(frame)),
+    )
+
+
+def _published(table: DataFrame) -> Iterator[Published]:
+    """The accuracy of every cell in every round, on each domain and on average."""
+    for key, cell in table.groupby("key", sort=False):
+        rounds = int(cell["rounds"].iloc[0])
+        correct = np.broadcast_to(_counts(cell), (len(cell), rounds))
+        accuracy = 100 * correct / cell["n"].to_numpy()[:, None]
+        names = (*cell["corruption"], "average")
+        means = np.vstack([accuracy, accuracy.mean(axis=0)])
+        number = partial(_number, cell.iloc[0], str(key), tuple(cell["corruption"]))
+        for name, values in zip(names, means, strict=True):
+            for round_, value in enumerate(values, start=1):
+                yield number(name, round_, float(value))
+        yield number("average", "all", float(accuracy.mean()))
+
+
+def _number(
+    first: Series, key: str, domains: tuple[str, ...], column: str, round: Any, value: float
+) -> Published:
+    """One accuracy of a cell, which `key` identifies."""
+    model, _, method = key.split(".")[:3]
+    setting = PublishedSetting(
+        protocol=f"continual, reset never, batches of 64, {first['rounds']} rounds",
+        rounds=int(first["rounds"]),
+        severity=int(first["severity"]),
+        source="tta_bench/assets/embedded/quickstart.csv",
+        confidence="computed by this package",
+    )
+    own = domains if column == "average" else (column,)
+    wanted = Wanted(
+        data=frozenset({DATA}), domains=own, images=int(first["n"]), model=model, bits=first["bits"],
+        method=method, settings={}, reset=None, stream={"key": key},
+    )  # fmt: skip
+    return Published(
+        table="default", model=first["model"], bits=first["bits"], method=first["method"], round=round,
+        column=column, metric="accuracy", value=value, half_step=0.0, wanted=wanted, setting=setting,
+        lineage="embedded in this package",
+    )  # fmt: skip
 
 
 def wide(frame: DataFrame) -> DataFrame:

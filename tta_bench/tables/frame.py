@@ -315,7 +315,7 @@ def identity(cell: Record) -> dict[str, Any]:
         found |= {f"{axis}.{name}": value for name, value in kept.items()}
     if "visits" in cell:  # other domains than those of the file, or several times
         places = {tuple(place[:2]) for visits in cell["visits"] for place in visits}
-        found["domains"] = sorted(places)
+        found |= {"domains": sorted(places), "listed": cell["domains"]}
     later = ("domain_order", "straddle", "adapt_every", "window")
     found |= {name: cell[name] for name in later if name in cell}
     if scenario := cell.get("scenario"):

@@ -14,7 +14,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from pandas import DataFrame, Series
 
-from tta_bench.tables.reference import Citation
+from tta_bench.tables.references import as_names
+from tta_bench.tables.references.reference import Citation
 from tta_bench.tables.table import Column, TableError
 
 ROW = ["row", "seed"]  # by which measures aggregate
@@ -49,8 +50,13 @@ class Options:
     caption: str | None = None  # None: the caption of the layout
     label: str | None = None  # None: tab:<layout>
     parameter: str | None = None  # of a sweep; None: the only one with several values
-    reference: str | None = None  # whose published numbers to add as rows
+    reference: str | Sequence[str] | None = None  # one or several whose published numbers to add as rows
     columns: Sequence[str] | None = None  # further columns, by name; None: those of the layout
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The references whose published numbers to add."""
+        return as_names(self.reference)
 
 
 def no_slot(slots: DataFrame) -> Series:
@@ -65,6 +71,7 @@ class ColumnSpec:
     A `fact` is known without results, so it is shown as soon as one seed has it. A row without a cell in one
     of the `facets` gets a dash. A column that `ranks` another one, or that `compares` the rows with one of
     them, has no measure: it is computed from all rows of a group. A `mark` explains a number in a footnote.
+    If facets are `repetitions`, intervals and ranks of a column of accuracies are about other facets.
     """
 
     column: Column
@@ -72,6 +79,7 @@ class ColumnSpec:
     needs: Slots = no_slot
     fact: bool = False
     facets: tuple[str, ...] = ()
+    repetitions: bool = False
     citation: Citation | None = None
     ranks: str = ""  # key of a column
     compares: RowId | None = None

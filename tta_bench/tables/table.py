@@ -27,7 +27,7 @@ class TableEntry:
     """One number, tick or dash of a table. (A "cell" is one run of the benchmark.)"""
 
     value: float | bool | None = None  # None: a dash
-    std: float | None = None  # over seeds; None for one seed, and for counts
+    std: float | None = None  # over seeds, or orders of domains; None for one, and for counts
     interval: float | None = None  # half the 95 % interval of the mean; None with too little data
     low: float | None = None  # low, high, p: the 95 % interval of a difference and its p-value
     high: float | None = None

@@ -94,7 +94,7 @@ def held_out(benchmark: Benchmark, file: str) -> Benchmark:
     if tune.seed in benchmark.seeds:
         text = f"{tune.seed} is among the benchmark's own seeds. Choose another."
         problems.append(Problem("tune.seed", text))
-    for name in ("severity", "batch_size"):
+    for name in ("severity", "batch_size", "domain_order"):
         if len(getattr(benchmark.stream, name)) > 1:
             problems.append(Problem(f"stream.{name}", "tuning takes one value. Set it with -o."))
     if [choice.use for choice in benchmark.scenarios] != ["continual"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import combinations, starmap
 from typing import Any
 
 from pandas import DataFrame
@@ -35,6 +36,7 @@ def refuse_mixed(given: LayoutInput, records: DataFrame) -> list[str]:
         *_several(cells, ["facet"], "data", "data")[:1],
         *_severities(of_records)[:1],
         *_fingerprints(of_records[of_records["ok"]]),
+        *_orders(cells),
         *(f"versions {listed(found)} of {method}" for method, found in mixed_versions(cells).items()),
         *_identities(cells),
     ]
@@ -97,6 +99,22 @@ def _severities(records: DataFrame) -> list[str]:
         if sets.nunique() > 1:
             found.append(f"severities {listed(of_stream['severity'].unique())}")
     return found
+
+
+def _orders(cells: DataFrame) -> list[str]:
+    """A text if cells of one stream come to their common domains in different orders."""
+    for _, of_stream in cells.groupby(OF_STREAM, sort=False):
+        known = of_stream["stated"].map(lambda stated: stated.get("listed", stated.get("domains")) or [])
+        orders = {tuple(name for name, _ in each) for each in known} - {()}
+        names = set(of_stream["stated"].map(lambda stated: stated.get("domain_order", "file")))
+        if len(names) > 1 or any(starmap(_reordered, combinations(orders, 2))):
+            return ["orders of domains"]
+    return []
+
+
+def _reordered(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Whether two cells come to the domains that both have in different orders."""
+    return [name for name in one if name in other] != [name for name in other if name in one]
 
 
 def _fingerprints(ok: DataFrame) -> list[str]:

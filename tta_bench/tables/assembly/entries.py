@@ -60,13 +60,20 @@ class Entries:
             return TableEntry(any(values), seeds=len(values), marks=marks)
         if spec.column.kind != "accuracy":
             return TableEntry(fmean(values), seeds=len(values), marks=marks)
-        shown = estimate(self.pivot.evidence(row, self.need.slots[row]))
+        evidence = self._evidence(row)
+        if spec.repetitions:
+            values = evidence.scores.mean(axis=1).tolist()
+        shown = estimate(evidence)
         half = None if shown is None else shown.half
         return TableEntry(fmean(values), deviation(values), half, seeds=len(values), marks=marks)
 
     def evidence(self, row: int) -> Evidence | None:
         """The data behind the number of a row; None if any record is missing."""
-        return self.pivot.evidence(row, self.need.slots[row]) if self.need.complete[row] else None
+        return self._evidence(row) if self.need.complete[row] else None
+
+    def _evidence(self, row: int) -> Evidence:
+        of = self.pivot.repeated if self.spec.repetitions else self.pivot.evidence
+        return of(row, self.need.slots[row])
 
     @cached_property
     def notes(self) -> dict[int, str]:

@@ -178,6 +178,8 @@ class Pivot:
         present: Any = self.cells.groupby("row")["facet"].agg(set) if spec.facets else []
         absent = np.array([not found.issuperset(spec.facets) for found in present], bool)
         absent = (slots & ~self.expected).any(axis=1) | (absent if spec.facets else False)
+        if self.listed and self.needed(spec).any():  # streams of other rows have these slots
+            absent |= ~slots.any(axis=1)
         lacking = (slots[:, None] & ~self.done).any(axis=(1, 2))
         return Needed(slots, slots.any(axis=1) & ~lacking & ~self.is_stopped(spec.facets), absent)
 
@@ -203,6 +205,17 @@ class Pivot:
         batches = [self._batches(row, own) for own in np.split(chosen, starts[1:])]
         known = [each for each in batches if each is not None]
         return Evidence(scores, images, tuple(known) if len(known) == len(batches) else None)
+
+    def repeated(self, row: int, slots: np.ndarray) -> Evidence:
+        """The accuracy of a row in some slots by facet and domain, averaged over seeds."""
+        chosen = self.slots[slots].assign(
+            accuracy=self.accuracy[row][:, slots].mean(axis=0), n=self.n[row][:, slots].max(axis=0)
+        )
+        domains = chosen.groupby(["facet", "corruption", "severity"], sort=False)
+        scores = domains["accuracy"].mean().unstack("facet").T
+        images = domains["n"].max().unstack("facet").max(axis=1).sum()  # all facets have the same
+        alike = bool(scores.notna().all(axis=None))
+        return Evidence(scores.to_numpy(float), int(images) if alike else 0)
 
     def _by_domain(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Some slots with the rounds of a domain side by side, where each domain starts, and its rounds."""

@@ -8,7 +8,7 @@ import numpy as np
 from pandas import DataFrame, Series
 
 from tta_bench.tables.layout import ROW, ColumnSpec, LayoutInput, Measure, TableSpec
-from tta_bench.tables.reference import Citation
+from tta_bench.tables.references.reference import Citation
 from tta_bench.tables.table import Column, Kind
 
 NOTE = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tta_bench.corruptions.sets import GROUPS, SHORT_NAMES
 from tta_bench.tables.layout import ColumnSpec, LayoutInput, TableSpec, accuracy
-from tta_bench.tables.reference import Citation
+from tta_bench.tables.references.reference import Citation
 from tta_bench.tables.table import Column
 
 OTHER = "Other"

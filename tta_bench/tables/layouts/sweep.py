@@ -10,7 +10,7 @@ from typing import Any
 from pandas import DataFrame, Series
 
 from tta_bench.tables.layout import ROW, ColumnSpec, LayoutInput, TableSpec
-from tta_bench.tables.reference import Citation
+from tta_bench.tables.references.reference import Citation
 from tta_bench.tables.table import Column
 
 UNSWEPT = ("seed", "variant")  # seeds are averaged; variants have their own rows
