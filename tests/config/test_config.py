@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from tta_bench import config, grid
 from tta_bench.cli import app
+from tta_bench.commands.plan import plan
 from tta_bench.config.protocols import PROTOCOLS
 from tta_bench.config.smoke import shrunk
 from tta_bench.errors import ConfigError, UserError
@@ -197,17 +198,57 @@ def test_micro_reduces_resets_and_rates_and_says_so(write_yaml: Write) -> None:
     assert list(small.reduced) == [
         "stream.reset is every 5, not every 1000",
         "stream.adapt_every is 4, not 100",
+        "stream.rounds is 2, not 10",
+        "stream.batch_size is 16, not 64",
         "reset of tent is every 5, not every 50",
     ]
     assert shrunk(config.load(write_yaml())).reduced == ()
 
 
+def test_plan_and_validate_say_what_micro_has_changed(write_yaml: Write, no_bytes: None) -> None:
+    file = write_yaml(
+        stream={"protocol": "petta-20", "reset": {"every": 1000}, "corruptions": ["fog", "snow"]}
+    )
+    told = ["stream.reset is every 5, not every 1000", "stream.rounds is 2, not 20"]
+    told += ["stream.batch_size is 16, not 64"]
+    lines = [f"--micro: {text}." for text in told]
+    planned = plan(file, micro=True)
+    assert planned.data["reduced"] == told
+    assert set(lines) <= set(planned.text.splitlines())
+    validated = CliRunner().invoke(app, ["validate", str(file), "--micro"])
+    assert validated.stderr.splitlines() == lines
+    assert plan(file).data["reduced"] == []
+
+
 def test_a_protocol_sets_what_the_file_does_not(write_yaml: Write) -> None:
     found = config.load(write_yaml(stream={"protocol": "rdumb", "batch_size": 8, "corruptions": ["fog"]}))
     assert (found.stream.reset, found.stream.batch_size) == ("every 1000", [8])
-    assert config.load(write_yaml(stream={"protocol": "cotta"})).stream.domain_order == "cotta 0"
+    ten = [f"cotta {number}" for number in range(10)]
+    assert config.load(write_yaml(stream={"protocol": "cotta"})).stream.domain_order == ten
+
+
+def test_rdumb_goes_with_any_other_protocol(write_yaml: Write) -> None:
+    found = config.load(write_yaml(stream={"protocol": ["sar-bs1", "rdumb"]}))
+    assert (found.stream.reset, found.stream.batch_size) == ("every 1000", [1])
+    small = write_yaml(stream={"protocol": ["roid-mixed", "rdumb"]})
+    assert [choice.use for choice in config.load(small).scenarios] == ["mixed"]
+    with pytest.raises(ConfigError, match=r'stream\.protocol: unknown protocol "rdum"'):
+        config.load(write_yaml(stream={"protocol": ["roid-mixed", "rdum"]}))
+
+
+def test_micro_keeps_orders_that_differ_on_its_few_domains(write_yaml: Write) -> None:
+    small = shrunk(config.load(write_yaml(stream={"protocol": "cotta"})))
+    orders = [cell.domains for cell in grid.expand(small) if cell.method.use == "source"]
+    assert len(orders) == 2 * len(set(orders)) == 2 * 3, "on two quantisations"
+    assert small.reduced[0].startswith("stream.domain_order is cotta 0, cotta 1, cotta 2, not cotta 0,")
+
+
+def test_micro_fills_a_window_between_two_resets(write_yaml: Write) -> None:
+    stream = {"batch_size": 1, "window": 64, "reset": {"every": 1000}}
+    small = shrunk(config.load(write_yaml(stream=stream)))
+    assert (small.stream.window, small.stream.reset) == (16, "every 17")
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_every_protocol_is_a_valid_stream(name: str, write_yaml: Write) -> None:
-    assert config.load(write_yaml(stream={"protocol": name})).stream.protocol == name
+    assert config.load(write_yaml(stream={"protocol": name})).stream.protocol == [name]

@@ -16,6 +16,7 @@ from tta_bench.corruptions.sets import GROUPS
 from tta_bench.corruptions.shared import Constants
 from tta_bench.data.cifar10.cifar10_c import Cifar10C
 from tta_bench.data.cifar10.mini import Cifar10Mini
+from tta_bench.data.cifar100.cifar100_c import Cifar100C
 from tta_bench.data.imagenet.imagenet import ImageNet
 from tta_bench.data.imagenet.imagenet_c import ImageNetC
 from tta_bench.plugins import registry
@@ -176,7 +177,9 @@ def test_corruptions_without_severities_between_are_problems(monkeypatch: pytest
     assert Cifar10Mini().problems([Domain("snow@2.5+fog@2", 5)]) == []
 
 
-@pytest.mark.parametrize(("data", "other"), [(Cifar10C, "cifar10"), (ImageNetC, "imagenet")])
+@pytest.mark.parametrize(
+    ("data", "other"), [(Cifar10C, "cifar10"), (Cifar100C, "cifar100"), (ImageNetC, "imagenet")]
+)
 def test_published_files_have_whole_severities(data: type, other: str, tmp_path: Path) -> None:
     (problem,) = data(root=str(tmp_path)).problems([Domain("fog@2.5", 5)])
     assert f"Use data {other}" in problem

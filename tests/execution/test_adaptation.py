@@ -112,7 +112,14 @@ def test_networks_with_batch_norm_predict_from_the_whole_window() -> None:
 
 def test_a_reset_empties_the_window() -> None:
     found = calls(Predicting(["bn"]), 4, window=3, reset="every 2", reset_every=2)
-    assert found == ["reset", "predict 1", "predict 1 2", "reset", "step 3", "predict 3 4"]
+    assert found == ["reset", "predict 1", "predict 1 2", "reset", "predict 3", "predict 3 4"]
+
+
+def test_after_a_reset_a_window_again_holds_the_last_images() -> None:
+    """Before: places went on from the first image, so old images stayed and others were never adapted to."""
+    found = calls(Predicting(["bn"]), 9, window=3, reset="every 4", reset_every=4)
+    assert found[:6] == ["reset", "predict 1", "predict 1 2", "step 1 2 3", "predict 4 2 3", "reset"]
+    assert found[6:10] == ["predict 5", "predict 5 6", "step 5 6 7", "predict 8 6 7"]
 
 
 def test_what_cannot_predict_is_unsupported() -> None:
@@ -189,17 +196,27 @@ def test_a_window_runs_on_a_stream_of_single_images(on: On) -> None:
     assert windowed != on(**stream)[1]
 
 
+def test_clean_images_come_in_batches_as_large_as_the_window(on: On) -> None:
+    """ActMAD aligns the variance over a batch, which single images do not have."""
+    (found,) = on("actmad", batch_size=1, window=4, limit=12, rounds=1, corruptions=["fog"])[1]
+    assert found["skipped_updates"] == 0
+
+
 @pytest.mark.parametrize(
     ("stream", "problem"),
     [
         ({"reset": {"evry": 3}}, r"stream\.reset: .*every: N"),
-        ({"reset": {"every": 0}}, r"stream\.reset: .*at least 1"),
+        ({"reset": {"every": 0}}, r"stream\.reset: {'every': 0} does not fit: it must be .*at least 1"),
         ({"reset": "sometimes"}, r"stream\.reset: .*never, domain, batch"),
         ({"window": 4}, r"stream\.window: a window needs batches of one image"),
         ({"window": 4, "batch_size": 1, "adapt_every": 2}, r"stream\.adapt_every: .*Remove one"),
         ({"window": 4, "batch_size": 1, "reset": "batch"}, r"stream\.window: .*never full"),
+        ({"window": 4, "batch_size": 1, "reset": {"every": 3}}, r"stream\.window: .*never full"),
         ({"straddle": True, "reset": "domain"}, r"stream\.straddle: .*another reset"),
-        ({"domain_order": {"cotta": 10}}, r"stream\.domain_order: .*0 to 9"),
+        ({"domain_order": {"cotta": 10}}, r"stream\.domain_order: .*0 to 9 or all"),
+        ({"domain_order": ["file", "fill"]}, r"stream\.domain_order\[1\]: .*per-seed"),
+        ({"domain_order": ["file", "file"]}, r"stream\.domain_order\[1\]: given twice"),
+        ({"domain_order": {"cotta": "all"}}, r"stream\.domain_order: .*the same for these 2 corruptions"),
         ({"domain_order": {"cotta": 1}, "corruptions": ["spatter"]}, r"stream\.domain_order: .*spatter"),
         ({"scenario": "continal"}, r'stream\.scenario: unknown scenario "continal".*continual'),
         ({"scenario": ["continual", "continual"]}, r"stream\.scenario: 2 entries"),

@@ -162,6 +162,18 @@ def test_passes_of_a_task(method: object, stream: dict[str, Any], expected: int,
     assert task_passes(task(cell, segments=frozenset({1}))) == expected / 4
 
 
+def test_passes_on_a_subset_are_those_of_its_images(tmp_path: Path, write_yaml: Write) -> None:
+    """Before: the 50 000 images of the whole set, unless there was a limit."""
+    known = {"models": ["vit-b"], "quantizers": ["fp32"], "methods": ["tent"]}
+    stream = {"corruptions": ["fog"], "rounds": 1, "batch_size": 50}
+    data = {"use": "imagenet", "root": str(tmp_path), "subset": "robustbench-5000"}
+    for limit, expected in ((None, 5_000), (1_000, 1_000), (20_000, 5_000)):
+        file = write_yaml(**known, data=data, stream=stream | {"limit": limit})
+        (cell,) = grid.expand(config.load(file))
+        assert plan.round_images(cell) == expected
+        assert task_passes(task(cell)) == 3 * expected / 50
+
+
 def test_passes_of_a_grid(cells_of: Of) -> None:
     found = plan.passes(cells_of("source", "t3a", "tent"))
     assert found.naive == 2 * BATCHES * (1 + 1 + 3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -95,6 +95,27 @@ def test_a_method_that_adapts_once_answers_each_batch_alone(name: str) -> None:
             adaptation.output(bench.given(method, x)) for x in (first, second, third, second)
         )
     assert torch.equal(before, after)
+
+
+@pytest.mark.parametrize("name", registry.names("methods"))
+def test_episodes_in_reverse_give_the_answers_in_reverse(name: str) -> None:
+    model = registry.load("models", "resnet-micro")().build()
+    plugin = registry.load("methods", name)
+    make = lambda: plugin(**plugin.presets(model.target()))  # noqa: E731
+    if make().unsupported(model) is not None:
+        pytest.skip("it does not run on this model")
+    bench = Bench(make, model)
+    method = bench.ready()
+    cell: Any = SimpleNamespace(reset="batch", reset_every=1, adapt_every=1, window=1)
+    adaptation = Adaptation(cell, method)
+
+    def answers(images: Sequence[Any]) -> list[torch.Tensor]:
+        adaptation.begin(0, 0)
+        with torch.no_grad():
+            return [adaptation.output(bench.given(method, x)).clone() for x in images]
+
+    forward, backward = answers(bench.images), answers(bench.images[::-1])
+    assert all(torch.equal(a, b) for a, b in zip(forward, reversed(backward), strict=True))
 
 
 @pytest.mark.parametrize("scenario", registry.names("streams"))

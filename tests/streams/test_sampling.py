@@ -193,12 +193,13 @@ def test_the_ratio_is_the_share_of_a_phase() -> None:
     assert np.mean(shares) == pytest.approx(0.5, abs=0.01)  # 99 / (99 + 99)
 
 
-def test_published_setting_of_sar() -> None:
+@pytest.mark.parametrize(("ratio", "classes"), [(500_000, 1.7), (1_000, 33), (1, 62)])
+def test_published_settings_of_sar(ratio: float, classes: float) -> None:
     """100 draws from each of 1 000 classes with 50 images: 50·(1 − 0.98¹⁰⁰) of each, about 43 000 in all."""
     labels = in_turn(50_000, 1_000)
-    drawn = by_ratio(labels, 500_000, 100_000, rng_of(0))
+    drawn = by_ratio(labels, ratio, 100_000, rng_of(0))
     assert len(np.unique(drawn)) == pytest.approx(50_000 * (1 - 0.98**100), abs=250)
-    assert distinct(labels[drawn]) == pytest.approx(1.7, abs=0.1)
+    assert distinct(labels[drawn]) == pytest.approx(classes, rel=0.05)
 
 
 def test_a_stream_shorter_than_its_classes_is_refused() -> None:

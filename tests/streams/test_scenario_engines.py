@@ -1,4 +1,4 @@
-"""Every scenario over Ray: the same tables with one and two workers, and after a kill."""
+"""Every scenario over Ray and after a kill: the same numbers with one and two workers, shared or not."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import yaml
 from tests.conftest import SMALL
 from tests.helpers.scenarios import STREAM, small
 from tta_bench.plugins import registry
+from tta_bench.storage.record import Record
 from tta_bench.storage.store import ResultStore
 
 METHODS = ["source", "t3a", "tent", {"use": "tent", "name": "TENT*", "reset": "domain"}]
@@ -26,18 +27,22 @@ def command(file: Path, results: Path, *options: str) -> list[str]:
     return [sys.executable, "-m", "tta_bench.cli", *words]
 
 
+def records(results: Path) -> list[Record]:
+    """All records of a run."""
+    store = ResultStore(results, "small")
+    return [record for row in store.manifest()["cells"] for record in store.read(row["key"])]
+
+
 def numbers(results: Path) -> dict[Any, Any]:
     """All records but their times, by cell, round, domain and visit."""
-    store = ResultStore(results, "small")
-    where = ("key", "round", "corruption", "severity", "visit")
-    records = [record for row in store.manifest()["cells"] for record in store.read(row["key"])]
-    assert {record["status"] for record in records} == {"ok"}
-    plain = [{k: v for k, v in r.items() if k not in ("seconds", "repeats", "environment")} for r in records]
+    where, found = ("key", "round", "corruption", "severity", "visit"), records(results)
+    assert {record["status"] for record in found} == {"ok"}
+    plain = [{k: v for k, v in r.items() if k not in ("seconds", "repeats", "environment")} for r in found]
     return {tuple(record.get(name) for name in where): record for record in plain}
 
 
 @pytest.mark.slow
-def test_workers_sharing_and_kills_change_no_number(tmp_path: Path) -> None:
+def test_workers_and_sharing_change_no_number(tmp_path: Path) -> None:
     file = tmp_path / "small.yaml"
     stream = STREAM | {"scenario": [small(name) for name in registry.names("streams")]}
     file.write_text(yaml.safe_dump(SMALL | {"quantizers": ["fp32"], "methods": METHODS, "stream": stream}))
@@ -49,19 +54,34 @@ def test_workers_sharing_and_kills_change_no_number(tmp_path: Path) -> None:
     }
     for name, options in variants.items():
         subprocess.run(command(file, tmp_path / name, *options), check=True, timeout=600)
-    killed = tmp_path / "killed"
-    for _ in range(3):
-        process = subprocess.Popen(command(file, killed, "--engine", "local"), start_new_session=True)
-        written = len(list(killed.rglob("*.jsonl")))
-        deadline = time.monotonic() + 300
-        while len(list(killed.rglob("*.jsonl"))) < written + 3 and time.monotonic() < deadline:
-            if process.poll() is not None:
-                break
-            time.sleep(0.05)
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    subprocess.run(command(file, killed, "--engine", "local"), check=True, timeout=600)
     expected = numbers(tmp_path / "local")
-    for name in (*variants, "killed"):
+    for name in variants:
         assert numbers(tmp_path / name) == expected, name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", registry.names("streams"))
+def test_a_killed_run_of_any_scenario_continues(scenario: str, tmp_path: Path) -> None:
+    file, killed = tmp_path / "small.yaml", tmp_path / "killed"
+    run = {"engine": "local", "checkpoint_minutes": 0}  # after every batch
+    stream = STREAM | {"scenario": small(scenario), "batch_size": 4}
+    file.write_text(
+        yaml.safe_dump(SMALL | {"quantizers": ["fp32"], "methods": ["tent"], "stream": stream, "run": run})
+    )
+    subprocess.run(command(file, tmp_path / "whole"), check=True, timeout=600)
+    process = subprocess.Popen(command(file, killed), start_new_session=True)
+    deadline = time.monotonic() + 300
+    while not saved(killed) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.002)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    expected = numbers(tmp_path / "whole")
+    assert saved(killed), "it was killed within its stream"
+    assert len(records(killed)) < len(expected)
+    subprocess.run(command(file, killed), check=True, timeout=600)
+    assert numbers(killed) == expected
+
+
+def saved(results: Path) -> list[Path]:
+    """The checkpoints of a run."""
+    return list((results / "small").rglob("*.checkpoint"))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from tests.helpers.command import tta_bench
 from tests.helpers.scenarios import NAMES, STREAM, small
 from tta_bench import config, grid
+from tta_bench.api import Domain
 from tta_bench.execution.executor import Executor
 from tta_bench.execution.messages import Delivery, Start
 from tta_bench.execution.recorder import start_of
@@ -113,6 +117,31 @@ def test_source_predicts_every_image_alike_in_any_order(scenario: str, batch_siz
         assert found[place] == [visits[place[1:]] * count for count in once]
 
 
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_each_prediction_of_source_is_that_of_its_image(scenario: str, cells_on: On) -> None:
+    """Of all scenarios, those that draw images too: batches of one tell the answer to every image."""
+    (cell,) = cells_on(["source"], scenario=scenario, batch_size=1, rounds=1)
+    data, model = cell.data.make(), cell.model.make().build()
+    labels = data.test_labels()
+    stream, images = cell.stream(labels), np.arange(cell.limit or 0)
+    truth: dict[Domain, np.ndarray] = {}
+    for domain in cell.visited:
+        with torch.no_grad():
+            predicted = model.forward(data.test_images(domain, images)).argmax(1).numpy()
+        truth[domain] = predicted == labels[images]
+    expected: dict[tuple[str, int, int], list[int]] = defaultdict(list)
+    for index, segment in enumerate(cell.schedule.segments(1)):
+        for number, image in stream.pairs(1, index):
+            visit = segment.visits[number]
+            expected[visit.place].append(int(truth[visit.domain][image]))
+    found = {}
+    for record in run([cell]):
+        place = (record["corruption"], record["severity"], record.get("visit", 1))
+        sizes = record.get("images_per_batch", [1] * record["images"])  # 0: the batch is of another visit
+        found[place] = [*itertools.compress(record["correct_per_batch"], sizes)]
+    assert found == expected
+
+
 def test_batches_of_several_domains_are_scored_by_domain(cells_on: On) -> None:
     (cell,) = cells_on(["tent"], scenario={"use": "interleaved", "run": 6}, rounds=1)
     noise, contrast = run([cell])
@@ -158,6 +187,19 @@ def test_a_stopped_cell_continues_where_it_was(scenario: str, cells_on: On) -> N
     first = list(Executor().run([resolved], [Start(described=True)], lambda: next(calls) >= 4))
     saved = [delivery.checkpoint for delivery in first if delivery.checkpoint is not None]
     start, kept = start_of(resolved, records_of(first), saved[-1])
+    later = records_of(Executor().run([resolved], [start]))
+    assert plain([*kept, *later]) == plain(run([cell]))
+
+
+@pytest.mark.parametrize("stopped_after", [3, 7, 12, 26, 45])
+def test_a_window_and_resets_continue_where_they_were(stopped_after: int, cells_on: On) -> None:
+    """Windows of 4 images, resets before every 7th: a stop at any image changes neither."""
+    (cell,) = cells_on(["tent"], batch_size=1, window=4, reset={"every": 7}, limit=15)
+    resolved, calls = resolve(cell), iter(range(1000))
+    first = list(Executor().run([resolved], [Start(described=True)], lambda: next(calls) >= stopped_after))
+    saved = [delivery.checkpoint for delivery in first if delivery.checkpoint is not None]
+    start, kept = start_of(resolved, records_of(first), saved[-1])
+    assert start.checkpoint is not None
     later = records_of(Executor().run([resolved], [start]))
     assert plain([*kept, *later]) == plain(run([cell]))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from tta_bench.streams.mixed import Mixed
 from tta_bench.streams.sampling.no_draw import NoDraw
 from tta_bench.testing.small_streams import CLASSES, DOMAINS, LABELS, pairs_of, stream_of
 
+DOCS = Path(__file__).parents[2] / "docs"
 ALL_15 = tuple(Domain(name, 5) for name in IMAGENET_C_15)
 # Every sampler of every scenario, and a few other settings.
 SETTINGS: list[Scenario] = [
@@ -86,6 +89,13 @@ def test_every_domain_has_images(scenario: Scenario) -> None:
 def test_registered_scenarios_have_defaults_that_run(name: str) -> None:
     scenario = registry.load("streams", name)()
     assert sum(len(batch) for batch in stream_of(scenario).batches(1, 0)) > 0
+
+
+@pytest.mark.parametrize("name", registry.built_in("streams"))
+def test_the_page_has_a_picture_of_each_scenario(name: str) -> None:
+    pictures = re.findall(rf"\]\((figures/stream-{name}[\w-]*\.png)\)", (DOCS / "streams.md").read_text())
+    assert pictures
+    assert all((DOCS / picture).is_file() for picture in pictures)
 
 
 def test_mixed_batches_hold_many_domains() -> None:
@@ -198,6 +208,22 @@ def test_markov_says_if_it_ends_before_all_domains() -> None:
         stream_of(Markov(domain_stay=0.9999, class_stay=1.0, max_state=2)).pairs(1, 0)
 
 
+@pytest.mark.parametrize("params", [{"domain_stay": "iid"}, {"domain_stay": 1.0, "class_stay": 1.0}])
+@pytest.mark.parametrize("imbalance", [5, 6, 7])
+def test_markov_refuses_shares_that_leave_a_domain_without_images(
+    imbalance: float, params: dict[str, Any]
+) -> None:
+    """The share of the last domain is 3 / imbalance: 0.6, 0.5 and 0.43, rounded."""
+    scenario = Markov(domain_imbalance=imbalance, max_state=3, **params)
+    problems = scenario.problems(len(LABELS), CLASSES, DOMAINS, 16)
+    assert bool(problems) == (imbalance > 5)
+    if problems:
+        with pytest.raises(NoDraw, match="lower domain_stay or domain_imbalance"):
+            stream_of(scenario).pairs(1, 0)
+    else:
+        assert set(domains_of(stream_of(scenario))) == {0, 1, 2}
+
+
 def test_crossfade_starts_with_one_corruption_and_ends_with_the_other() -> None:
     names = [name for name, _ in schedule_of(Crossfade(), ALL_15[:2])]
     first, second = IMAGENET_C_15[:2]
@@ -236,3 +262,29 @@ def test_images_of_a_class_that_is_missing_do_no_harm() -> None:
 def test_values_out_of_range_are_refused(params: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(params))):
         Correlated(**params)
+
+
+ALIGNED = [
+    Continual(),
+    Gradual(),
+    *(Correlated(sampler=name) for name in ("sorted", "rotta", "delta")),
+    *(Imbalanced(sampler=name) for name in ("sar", "delta", "gli", "zipf")),
+]
+
+
+@pytest.mark.parametrize("scenario", ALIGNED, ids=lambda each: getattr(each, "sampler", type(each).__name__))
+def test_aligned_segments_have_the_same_images_in_the_same_order(scenario: Scenario) -> None:
+    """As where the generators are seeded anew before each corruption (ROID, SAR, DELTA)."""
+    for order, alike in (("aligned", True), ("shuffled", False)):
+        stream = stream_of(scenario, order=order)
+        first, second = (stream.pairs(1, index)[:, 1] for index in (0, len(stream.schedule.segments(1)) - 1))
+        assert np.array_equal(first, second) == alike, order
+
+
+def test_labels_are_correlated_anew_in_each_reshuffled_round() -> None:
+    """PeTTA: the domains come back in the same order, with other runs of classes."""
+    stream = stream_of(Correlated(gamma=0.1), order="reshuffled")
+    assert stream.schedule.parts(1) == stream.schedule.parts(2)
+    first, second = (stream.labels[stream.pairs(round, 0)[:, 1]] for round in (1, 2))
+    assert not np.array_equal(first, second)
+    assert sorted(first) == sorted(second)

@@ -56,7 +56,16 @@ class Benchmark:
     presets: tuple[PresetEntry, ...] = ()
     tune: TuneSection | None = None
     tuned: tuple[Tuned, ...] = ()  # from a presets file
-    reduced: tuple[str, ...] = ()  # what `--micro` has changed in resets, rates and scenarios
+    reduced: tuple[str, ...] = ()  # what `--micro` has changed in the stream
+
+    @property
+    def plugins(self) -> set[tuple[str, str]]:
+        """Group and name of every plugin that it uses, other than domains that come with the data."""
+        groups = {"models": self.models, "quantizers": self.quantizers, "methods": self.methods}
+        groups |= {"data": (self.data,), "streams": self.scenarios}
+        found = {(group, choice.use) for group, choices in groups.items() for choice in choices}
+        known = registry.names("corruptions")
+        return found | {("corruptions", name) for name in self.stream.corruptions if name in known}
 
     def __repr__(self) -> str:
         counts = {axis: len(getattr(self, axis)) for axis in ("models", "quantizers", "methods", "seeds")}

@@ -14,6 +14,7 @@ from tta_bench.config.benchmark import Benchmark, PluginChoice, make, make_data
 from tta_bench.config.parameters import MAX_VARIANTS, check_params, spelled_out, unroll
 from tta_bench.config.protocols import with_protocol
 from tta_bench.config.schema import BenchmarkFile, PluginEntry, StreamSection, Strict, TuneSection
+from tta_bench.config.stream_values import batches_between, cotta_numbers
 from tta_bench.config.yaml import override_, read_yaml
 from tta_bench.corruptions.sets import SETS
 from tta_bench.errors import ConfigError, Problem, shown, suggest
@@ -23,7 +24,9 @@ from tta_bench.streams.schedules.cotta_orders import cotta_problem
 _Section = TypeVar("_Section", StreamSection, TuneSection)
 # pydantic puts the members of a union it tried into an error's path; they are not keys of the file
 _UNION_MEMBER = re.compile(r"int|str|(function-|literal\[|constrained-|list\[).*")
-ONE_OR_MORE = (("stream", "severity"), ("stream", "batch_size"), ("stream", "scenario"))
+ONE_OR_MORE = tuple(
+    ("stream", name) for name in ("severity", "batch_size", "scenario", "domain_order", "protocol")
+)
 
 
 def load(path: str | Path, overrides: Sequence[str] = ()) -> Benchmark:
@@ -55,10 +58,11 @@ def parse(raw: dict[str, Any], file: str = "benchmark") -> Benchmark:
     problems += _rate_problems(stream, [each.reset or stream.reset for each in axes["methods"]])
     if not problems:
         problems += _mismatches(data[0], axes["models"])
-    lists = {
+    lists: dict[str, Sequence[Any]] = {
         "seeds": shaped.seeds,
         "stream.severity": stream.severity,
         "stream.batch_size": stream.batch_size,
+        "stream.domain_order": stream.domain_order,
     }
     problems += [
         Problem(f"{name}[{i}]", "given twice. Remove one.")
@@ -127,8 +131,9 @@ def _resolve_corruptions(
 
 
 def _order_problems(stream: StreamSection) -> list[Problem]:
-    """Why the domains cannot come in one of CoTTA's orders."""
-    text = cotta_problem(stream.corruptions) if stream.domain_order.startswith("cotta") else None
+    """Why the domains cannot come in CoTTA's orders, or why two orders are the same."""
+    numbers = cotta_numbers(stream.domain_order)
+    text = cotta_problem(stream.corruptions, numbers) if numbers else None
     return [Problem("stream.domain_order", text)] if text else []
 
 
@@ -140,7 +145,7 @@ def _rate_problems(stream: StreamSection, resets: Sequence[str]) -> list[Problem
         problems.append(Problem("stream.straddle", text))
     if stream.window > 1 and stream.batch_size != [1]:
         problems.append(Problem("stream.window", "a window needs batches of one image. Set batch_size: 1."))
-    if stream.window > 1 and "batch" in resets:
+    if stream.window > 1 and any(batches_between(reset) < stream.window for reset in resets):
         text = "a window is emptied by every reset, so that it is never full. Use another reset."
         problems.append(Problem("stream.window", text))
     if stream.window > 1 and stream.adapt_every > 1:
@@ -201,7 +206,8 @@ def _shape_problem(error: Any) -> Problem:
     if kind == "string_pattern_mismatch":
         text = "may hold letters, digits, dots, dashes and underscores only. Rename it."
         return Problem(path, text)
-    return Problem(path, f"{shown(error['input'])} does not fit: {error['msg']}. Correct the value.")
+    why = error["msg"].removeprefix("Value error, ")  # what pydantic puts before our own texts
+    return Problem(path, f"{shown(error['input'])} does not fit: {why}. Correct the value.")
 
 
 def _section_fields(name: str) -> list[str]:

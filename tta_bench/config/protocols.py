@@ -29,6 +29,7 @@ LIST = "the 5 000 images of RobustBench (`subset: robustbench-5000`)"
 CIFAR = "all 10 000 test images of CIFAR-10"
 LIST_OR_CIFAR = f"{LIST}; CIFAR: all 10 000, batch_size 200"
 ROID_SEEDS = (1, 2, 3, 4, 5)
+TEN_ORDERS = {"cotta": "all"}
 NEVER, AT_DOMAINS = {"rounds": 1, "reset": "never"}, {"rounds": 1, "reset": "domain"}
 ALIGNED = {**NEVER, "batch_size": 64, "order": "aligned"}
 
@@ -47,7 +48,7 @@ def _unitta() -> dict[str, Protocol]:
         }
         found[f"unitta-{a}{b}{c}{d}"] = Protocol(
             papers="UniTTA",
-            images=f"{CIFAR}; on ImageNet max_state is 100, 50 or 10",
+            images=f"{CIFAR}; on ImageNet max_state is 100 (A and C are n), 50 (n1i1) or 10",
             stream={**NEVER, "batch_size": 64, "scenario": chain, "straddle": True},
             seeds=(425,),
         )
@@ -76,9 +77,9 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
             stream={**AT_DOMAINS, "batch_size": 64},
         ),
         "cotta": Protocol(
-            papers="CoTTA; its ten orders of domains are domain_order {cotta: 0} to {cotta: 9}",
+            papers="CoTTA, which reports mean and standard deviation over ten orders of the domains",
             images=LIST_OR_CIFAR,
-            stream={**NEVER, "batch_size": 64, "order": "sequential", "domain_order": {"cotta": 0}},
+            stream={**NEVER, "batch_size": 64, "order": "sequential", "domain_order": TEN_ORDERS},
         ),
         "cotta-gradual": Protocol(
             papers="CoTTA, gradual; ten orders as in `cotta`",
@@ -87,7 +88,7 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
                 **NEVER,
                 "batch_size": 200,
                 "order": "sequential",
-                "domain_order": {"cotta": 0},
+                "domain_order": TEN_ORDERS,
                 "scenario": {"use": "gradual", "first_from_the_top": True},
             },
         ),
@@ -194,23 +195,26 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
         **_snap(),
         **_unitta(),
         "rdumb": Protocol(
-            papers="RDumb, over any stream",
+            papers="RDumb, over any stream: `protocol: [roid-mixed, rdumb]` adds its resets to those of ROID",
             images="any",
-            stream={"batch_size": 64, "reset": {"every": 1000}},
+            stream={"reset": {"every": 1000}},
         ),
     }
 )
 
 
 def with_protocol(raw: dict[str, Any], file: str) -> dict[str, Any]:
-    """A raw file with the values of its protocol where it has none; ConfigError for an unknown one."""
+    """A raw file with the values of its protocols where it has none; ConfigError for an unknown one."""
     stream = raw.get("stream")
     if not isinstance(stream, dict) or stream.get("protocol") is None:
         return raw
-    name = stream["protocol"]
-    if not isinstance(name, str) or name not in PROTOCOLS:
-        text = f'unknown protocol "{name}". {suggest(str(name), list(PROTOCOLS))}'
-        raise ConfigError(file, [Problem("stream.protocol", text)])
-    protocol = PROTOCOLS[name]
-    seeds = {"seeds": list(protocol.seeds)} if protocol.seeds else {}
-    return {**seeds, **raw, "stream": {**protocol.stream, **stream}}
+    names = stream["protocol"] if isinstance(stream["protocol"], list) else [stream["protocol"]]
+    values: dict[str, Any] = {}
+    seeds: dict[str, Any] = {}
+    for name in names:
+        if not isinstance(name, str) or name not in PROTOCOLS:
+            text = f'unknown protocol "{name}". {suggest(str(name), list(PROTOCOLS))}'
+            raise ConfigError(file, [Problem("stream.protocol", text)])
+        values |= PROTOCOLS[name].stream
+        seeds |= {"seeds": list(PROTOCOLS[name].seeds)} if PROTOCOLS[name].seeds else {}
+    return {**seeds, **raw, "stream": {**values, **stream}}

@@ -16,7 +16,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
-from tta_bench.config.stream_values import DomainOrder, Reset
+from tta_bench.config.stream_values import DomainOrder, Reset, with_all_orders
 from tta_bench.plugins.field_docs import field_docs
 
 MAX_GRID_VALUES = 1000  # a longer list is a mistake: its grid would run for years
@@ -119,10 +119,11 @@ Corruption = Annotated[Text, NamesOf("corruptions")]
 Corruptions = Annotated[list[Corruption], BeforeValidator(as_list), Field(min_length=1, max_length=200)]
 Severity = Annotated[Whole, Field(ge=1, le=5)]
 BatchSize = Annotated[Whole, Field(ge=1, le=65_536)]
+DomainOrders = Annotated[list[DomainOrder], BeforeValidator(with_all_orders), BeforeValidator(as_list), Axis]
 
 
 class StreamSection(Strict):
-    """Rounds × domains × batches; each of several scenarios, severities or batch sizes has its own cells."""
+    """Rounds × domains × batches; several scenarios, severities, batch sizes or orders are axes."""
 
     # Domains: names of corruptions, of sets of them, `clean`, or domains of the data.
     corruptions: Corruptions = ["imagenet-c-15"]
@@ -139,9 +140,10 @@ class StreamSection(Strict):
     window: Whole = Field(1, ge=1, le=4096)  # images to adapt to at once, if batches have one image
     # How images and domains follow each other: one scenario, or several.
     scenario: Annotated[list[AnyScenario], BeforeValidator(as_list), Axis] = [PluginEntry(use="continual")]
-    domain_order: DomainOrder = "file"  # order of the domains
+    domain_order: DomainOrders = ["file"]  # order of the domains, or several orders
     straddle: bool = False  # batches cross the borders between the segments of a round
-    protocol: Text | None = None  # a protocol of the literature, whose values are defaults
+    # A protocol of the literature, whose values are defaults, or several; the last one takes precedence.
+    protocol: Annotated[list[Text], BeforeValidator(as_list), Axis] | None = None
 
 
 class RunSection(Strict):

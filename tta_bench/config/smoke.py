@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from tta_bench.config.benchmark import Benchmark, PluginChoice, make
 from tta_bench.config.schema import Filter, PresetEntry
+from tta_bench.config.stream_values import batches_between, cotta_numbers
 from tta_bench.errors import UserError
 from tta_bench.plugins import registry
+from tta_bench.streams.schedules.cotta_orders import distinct_orders
 
 DATA = "cifar10-mini"
 SIBLINGS = {"vit": "vit-micro", "resnet": "resnet-micro", "vim": "vim-micro"}
 MOST_ROUNDS, MOST_DOMAINS, MOST_IMAGES, LARGEST_BATCH = 2, 3, 64, 16
+MOST_ORDERS = 3
 MOST_BATCHES = MOST_IMAGES // LARGEST_BATCH  # of a domain
 
 Pattern = TypeVar("Pattern", Filter, PresetEntry)
@@ -34,9 +38,10 @@ def shrunk(benchmark: Benchmark) -> Benchmark:
         "rounds": min(stream.rounds, MOST_ROUNDS),
         "limit": count,
         "batch_size": list(dict.fromkeys(min(size, LARGEST_BATCH) for size in stream.batch_size)),
-        "reset": _reset_within(stream.reset),
+        "reset": _reset_within(stream.reset, stream.window),
         "adapt_every": min(stream.adapt_every, MOST_BATCHES),
         "window": min(stream.window, LARGEST_BATCH),
+        "domain_order": _orders_within(stream.domain_order, list(domains)[:MOST_DOMAINS]),
     }
     small = replace(
         benchmark,
@@ -46,7 +51,7 @@ def shrunk(benchmark: Benchmark) -> Benchmark:
         stream=stream.model_copy(update=short),
         scenarios=tuple(_reduced(choice, count) for choice in benchmark.scenarios),
         methods=tuple(
-            replace(choice, reset=choice.reset and _reset_within(choice.reset))
+            replace(choice, reset=choice.reset and _reset_within(choice.reset, stream.window))
             for choice in benchmark.methods
         ),
         include=_following(benchmark.include, renamed),
@@ -57,10 +62,10 @@ def shrunk(benchmark: Benchmark) -> Benchmark:
 
 
 def _reductions(benchmark: Benchmark, small: Benchmark) -> list[str]:
-    """What differs in how a stream is reset, adapted to and arranged."""
+    """What differs in how a stream is reset, adapted to, arranged and cut, which protocols also set."""
     found = []
-    for name in ("reset", "adapt_every", "window"):
-        before, after = (getattr(each.stream, name) for each in (benchmark, small))
+    for name in ("reset", "adapt_every", "window", "domain_order", "rounds", "batch_size"):
+        before, after = (_shown(getattr(each.stream, name)) for each in (benchmark, small))
         found += [f"stream.{name} is {after}, not {before}"] if before != after else []
     resets = zip(benchmark.methods, small.methods, strict=True)
     found += [f"reset of {a.name} is {b.reset}, not {a.reset}" for a, b in resets if a.reset != b.reset]
@@ -70,10 +75,23 @@ def _reductions(benchmark: Benchmark, small: Benchmark) -> list[str]:
     return found
 
 
-def _reset_within(reset: str) -> str:
-    """A reset after so many batches that several of them are within one round of the short stream."""
-    name, _, number = reset.partition(" ")
-    return f"every {min(int(number), MOST_BATCHES + 1)}" if name == "every" else reset
+def _shown(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _orders_within(orders: Sequence[str], domains: Sequence[str]) -> list[str]:
+    """The first orders of the domains; of CoTTA's, those that differ on so few."""
+    different = distinct_orders(domains, cotta_numbers(orders))
+    return [each for each in orders if set(cotta_numbers([each])) <= set(different)][:MOST_ORDERS]
+
+
+def _reset_within(reset: str, window: int) -> str:
+    """A reset after so many batches that several of them are within one round of the short stream.
+
+    A window must be full before it is emptied by a reset.
+    """
+    batches, most = batches_between(reset), max(MOST_BATCHES, min(window, LARGEST_BATCH)) + 1
+    return f"every {most}" if most < batches < math.inf else reset
 
 
 def _reduced(choice: PluginChoice, count: int) -> PluginChoice:

@@ -89,7 +89,7 @@ class Executor:
             Adaptation(cell, method).refuse_if_impossible(method.batch_statistics(model))
             run = CellRun(resolved, method, model, self.policy, start, meter)
             images = self.models.source_images(cell.data)
-            run.setup(Source(images, cell.batch_size, self.models.device))
+            run.setup(Source(images, cell.step_images, self.models.device))
         if resolved.reads_features:
             wanted = method.batch_statistics(model)
             having = (other for other in others if other.backbone is not None)

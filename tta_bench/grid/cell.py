@@ -33,7 +33,7 @@ class Labels:
     quantizer: str
     method: str
     order: tuple[int, int, int]
-    stream: str = ""  # scenario, severity and batch size, if the benchmark has several
+    stream: str = ""  # scenario, severity, batch size and order of domains, if there are several
 
 
 @dataclass(frozen=True)

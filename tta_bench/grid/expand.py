@@ -14,16 +14,17 @@ from typing import Any
 from tta_bench.api import Bits, Domain, Method, Plugin, StreamSchedule, Target
 from tta_bench.config import Benchmark, PluginChoice, make, make_data
 from tta_bench.config.parameters import check_params
+from tta_bench.config.stream_values import batches_between, cotta_numbers
 from tta_bench.corruptions.apply import version_of
 from tta_bench.errors import ConfigError, Problem, UserError
 from tta_bench.grid.cell import Cell, Labels
 from tta_bench.grid.filters import wanted
 from tta_bench.plugins import registry
 from tta_bench.plugins.identity import PluginIdentity, identify
+from tta_bench.streams.names import DOMAIN_ORDER, name_of
 from tta_bench.streams.schedules.cotta_orders import cotta_places
 
 MAX_CELLS = 100_000
-COTTA = "cotta "  # before the number of an order
 
 
 def expand(benchmark: Benchmark, file: str = "benchmark") -> list[Cell]:
@@ -49,14 +50,20 @@ def expand(benchmark: Benchmark, file: str = "benchmark") -> list[Cell]:
 
 
 def _streams(benchmark: Benchmark) -> list[tuple[Benchmark, str]]:
-    """The benchmark on every scenario, severity and batch size alone, with a name if there are several."""
-    stream, found = benchmark.stream, []
-    for scenario, severity, batch_size in product(benchmark.scenarios, stream.severity, stream.batch_size):
-        names = [scenario.name] if len(benchmark.scenarios) > 1 else []
-        names += [f"severity {severity}"] if len(stream.severity) > 1 else []
-        names += [f"batch size {batch_size}"] if len(stream.batch_size) > 1 else []
-        one = stream.model_copy(update={"severity": [severity], "batch_size": [batch_size]})
-        found.append((replace(benchmark, stream=one, scenarios=(scenario,)), ", ".join(names)))
+    """The benchmark on every stream alone, with a name of each axis that has several values."""
+    stream = benchmark.stream
+    found: list[tuple[Benchmark, str]] = []
+    axes = (stream.severity, stream.batch_size, stream.domain_order)
+    for scenario, severity, batch_size, order in product(benchmark.scenarios, *axes):
+        alone = {"severity": [severity], "batch_size": [batch_size], "domain_order": [order]}
+        name = name_of(
+            ("", scenario.name, benchmark.scenarios),
+            ("severity", severity, stream.severity),
+            ("batch size", batch_size, stream.batch_size),
+            (DOMAIN_ORDER, order, stream.domain_order),
+        )
+        one = stream.model_copy(update=alone)
+        found.append((replace(benchmark, stream=one, scenarios=(scenario,)), name))
     return found
 
 
@@ -97,6 +104,7 @@ class _CellBuilder:
         adapting = self.method(method, model, quantizer.use, bits, seed)
         plugin: Method = adapting.make()
         lasting = plugin.memory == "stream"
+        asked, batch_size = stream.batch_size[0], max(stream.batch_size[0], plugin.gathers)
         cell = Cell(
             data=self.data(model),
             model=self.plugin("models", model),
@@ -105,15 +113,15 @@ class _CellBuilder:
             corruptions=self.corruptions,
             domains=self.domains,
             rounds=stream.rounds,
-            batch_size=max(stream.batch_size[0], plugin.gathers),
+            batch_size=batch_size,
             limit=self.limit,
             order=stream.order,
-            reset=_reset(method.reset or stream.reset) if lasting else "never",
+            reset=_reset(method.reset or stream.reset, asked, batch_size) if lasting else "never",
             seed=seed,
             threads=self.benchmark.run.threads,
             labels=Labels(model.name, quantizer.name, method.name, order, name),
             scenario=self.scenario,
-            domain_order="file" if stream.domain_order.startswith(COTTA) else stream.domain_order,
+            domain_order="file" if cotta_numbers(stream.domain_order) else stream.domain_order[0],
             straddle=stream.straddle,
             adapt_every=stream.adapt_every if lasting else 1,
             window=1 if plugin.memory == "none" or plugin.gathers > 1 else stream.window,
@@ -144,8 +152,7 @@ class _CellBuilder:
         stream = self.benchmark.stream
         steady = {"clean", *make(self.benchmark.data, "data").own_domains()}
         names = stream.corruptions
-        if stream.domain_order.startswith(COTTA):
-            number = int(stream.domain_order.removeprefix(COTTA))
+        for number in cotta_numbers(stream.domain_order):  # one, or none
             names = [names[i] for i in cotta_places(names, number)]
         return tuple((c, 0 if c in steady else stream.severity[0]) for c in names)
 
@@ -236,9 +243,16 @@ class _CellBuilder:
         return chosen
 
 
-def _reset(asked: str) -> str:
-    """A reset protocol; one before every batch has one name."""
-    return "batch" if asked == "every 1" else asked
+def _reset(asked: str, images: int, own: int) -> str:
+    """When a method with batches of `own` images is reset on a stream with batches of so many `images`.
+
+    Methods that join batches are reset after as many images as others, or at the next border of their own.
+    """
+    batches = batches_between(asked)
+    if batches == math.inf:
+        return asked
+    every = math.ceil(batches * images / own) if asked != "batch" else 1
+    return "batch" if every == 1 else f"every {every}"
 
 
 def identity_of(group: str, use: str, plugin: Plugin, fingerprint: str = "") -> PluginIdentity:

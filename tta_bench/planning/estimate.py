@@ -21,8 +21,8 @@ MEMORY_IS = "memory_mib, the peak of one adaptation step; FP32 bytes scaled idea
 PACKED_IS = "packed_mib, stored between steps; codes at their bits, all else and the method's state in FP32:"
 
 
-def describe(name: str, cells: Sequence[Cell]) -> Description:
-    """Cells, tasks, passes, disk and memory of a grid."""
+def describe(name: str, cells: Sequence[Cell], reduced: Sequence[str] = ()) -> Description:
+    """Cells, tasks, passes, disk and memory of a grid; `reduced` is what `--micro` has changed in it."""
     cost, disk, warnings = passes(cells), needed(cells), cautions(cells)
     rows = [_row(cell) for cell in {(cache.facts(c), _names(c)): c for c in cells}.values()]
     ratio = cost.executed / cost.naive if cost.naive else 1.0
@@ -36,6 +36,7 @@ def describe(name: str, cells: Sequence[Cell]) -> Description:
         "disk_bytes": disk._asdict(),
         "memory": rows,
         "warnings": warnings,
+        "reduced": list(reduced),
     }
     text = (
         f"{name}: {data['cells']} cells in {data['tasks']} tasks, {data['records']} records.\n"
@@ -43,7 +44,9 @@ def describe(name: str, cells: Sequence[Cell]) -> Description:
         f"would need {cost.naive} ({ratio:.2f} of it).\n"
         f"Disk, about: images {disk.images / 1e9:.1f} GB, weights {disk.weights / 1e9:.2f} GB, "
         f"results {disk.results / 1e6:.1f} MB, features kept between rounds {disk.features / 1e9:.2f} GB a "
-        f"worker.\n\n{columns(rows)}" + "".join(f"\n\nWarning: {text}" for text in warnings)
+        f"worker.\n\n{columns(rows)}"
+        + "".join(f"\n\n--micro: {text}." for text in reduced)
+        + "".join(f"\n\nWarning: {text}" for text in warnings)
     )
     return Description(text, data)
 

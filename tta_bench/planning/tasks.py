@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from tta_bench.grid import Cell
 from tta_bench.planning.sharing import ResolvedCell, pass_identity, resolve
 from tta_bench.plugins import registry
+from tta_bench.plugins.identity import PluginIdentity
 
 
 @dataclass(frozen=True)
@@ -89,8 +92,16 @@ def task_passes(task: Task) -> float:
 
 def images(cell: Cell) -> int:
     """Images per domain, as far as that is known before any is read."""
-    size: int = registry.load("data", cell.data.use).size
-    return min(cell.limit or size, size)
+    return cell.count(_expected_images(json.dumps([cell.data.use, cell.data.params], sort_keys=True)))
+
+
+@lru_cache(maxsize=64)
+def _expected_images(data: str) -> int:
+    """The number of test images of data with these parameters; it is asked for every cell of a grid."""
+    use, params = json.loads(data)
+    with registry.asking("data", use):
+        found: int = PluginIdentity("data", use, params).make().expected_images()
+    return found
 
 
 def round_images(cell: Cell) -> int:

@@ -46,9 +46,19 @@ class Markov(Scenario):
         if len(np.unique(of_domain)) < domains.states:
             raise NoDraw(
                 f"markov: the stream ended after {len(of_domain)} images, before every domain had come. "
-                "Raise max_state, or lower domain_stay."
+                "Raise max_state, or lower domain_stay or domain_imbalance."
             )
         return np.stack([of_domain, markov_images(images.labels, of_domain, of_class, images.rng)], axis=1)
+
+    def problems(self, count: int, classes: int, domains: Sequence[Domain], batch_size: int) -> list[str]:
+        factor = _factor(len(domains), self.domain_stay, self.domain_imbalance)
+        most = self.max_state or count  # at most: all images are of one class
+        if factor.valid or round(most * float(factor.frequencies[-1])) > 0:
+            return []
+        return [
+            f"the last of {len(domains)} domains has a share of {most} / {self.domain_imbalance:g} images of "
+            "each class, which is rounded to none. Raise max_state, or lower domain_imbalance."
+        ]
 
     def length(self, domains: Sequence[Domain], count: int) -> int:
         """With balanced classes and `max_state` 0; the stream may end earlier."""

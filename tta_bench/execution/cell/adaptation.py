@@ -20,6 +20,7 @@ class Adaptation:
         self.number = 0  # of the next batch in its segment
         self.before = 0  # batches of the stream before this segment
         self.window: Tensor | None = None  # the last images, or their features
+        self.arrived = 0  # how many images have entered the window since it was empty
 
     def refuse_if_impossible(self, batch_statistics: bool) -> None:
         """Raise Unsupported if the method cannot predict without adapting as this stream needs it."""
@@ -31,9 +32,9 @@ class Adaptation:
                 "its features are normalised by the batch, and batches in a window have one image"
             )
 
-    def begin(self, number: int, before: int, window: Tensor | None = None) -> None:
+    def begin(self, number: int, before: int, window: Tensor | None = None, arrived: int = 0) -> None:
         """Start or continue a segment at batch `number`; `before` counts the batches of earlier segments."""
-        self.number, self.before, self.window = number, before, window
+        self.number, self.before, self.window, self.arrived = number, before, window, arrived
         if self.cell.reset == "domain" and number == 0:
             self.method.reset()
 
@@ -42,7 +43,7 @@ class Adaptation:
         every = self.cell.reset_every
         if every is not None and (self.before + self.number) % every == 0:
             self.method.reset()
-            self.window = None
+            self.window, self.arrived = None, 0
         self.number += 1
         if self.cell.window > 1:
             return self._in_window(x)
@@ -51,20 +52,20 @@ class Adaptation:
 
     def state_dict(self) -> dict[str, Any]:
         """What must be saved inside a segment, besides the state of the method."""
-        return {"window": self.window}
+        return {"window": self.window, "arrived": self.arrived}
 
     def _in_window(self, image: Tensor) -> Tensor:
         """The answer to one image: adapt to the last images whenever so many new ones have come.
 
         A network with BatchNorm predicts from all images in the window, others from the image alone.
         """
-        size, place = self.cell.window, (self.number - 1) % self.cell.window
+        size, place = self.cell.window, self.arrived % self.cell.window
+        self.arrived += 1
         if self.window is None or len(self.window) < size:
             self.window = image.clone() if self.window is None else torch.cat([self.window, image])
-            place = len(self.window) - 1
         else:
             self.window[place] = image[0]
-        if self.number % size == 0:
+        if self.arrived % size == 0:
             return self.method.step(self.window.clone())[place : place + 1]
         if self.method.consumes == "images" and self.method.model.batch_norms():
             return self.method.predict(self.window.clone())[place : place + 1]

@@ -108,9 +108,8 @@ class CellRun:
             tally.load_state_dict(saved["tally"])
             restore_generators(saved["generators"])
             assert checkpoint is not None
-            self.adaptation.begin(
-                checkpoint.batch, before, codec.placed(saved.get("window"), self.model.device)
-            )
+            window = codec.placed(saved.get("window"), self.model.device)
+            self.adaptation.begin(checkpoint.batch, before, window, saved.get("arrived", checkpoint.batch))
             return checkpoint.batch, tally
         # Equal rounds draw the same random numbers, whether they are computed or repeated.
         seed_everything(f"{self.cell.key}/{1 if self.resolved.equal_rounds else round}/{segment.name}")

@@ -25,15 +25,28 @@ COTTA_ORDERS: tuple[tuple[str, ...], ...] = tuple(
 )
 
 
-def cotta_problem(names: Sequence[str]) -> str | None:
-    """Why these corruptions have no such order, and the remedy."""
-    unknown = [name for name in names if name not in IMAGENET_C_15]
-    if not unknown:
+def cotta_problem(names: Sequence[str], numbers: Sequence[int]) -> str | None:
+    """Why these corruptions do not have these orders, and the remedy."""
+    if unknown := [name for name in names if name not in IMAGENET_C_15]:
+        return (
+            f"CoTTA's orders are of ImageNet-C's 15 corruptions, and {unknown[0]} is none of them. "
+            "Remove it, or choose another domain order."
+        )
+    different = distinct_orders(names, numbers)
+    if len(different) == len(set(numbers)):
         return None
     return (
-        f"CoTTA's orders are of ImageNet-C's 15 corruptions, and {unknown[0]} is none of them. "
-        "Remove it, or choose another domain order."
+        f"some of CoTTA's orders are the same for these {len(names)} corruptions. Use more corruptions, or "
+        f"orders that differ: {', '.join(f'{{cotta: {number}}}' for number in different)}."
     )
+
+
+def distinct_orders(names: Sequence[str], numbers: Sequence[int]) -> list[int]:
+    """The numbers without those whose order of these corruptions is that of a number before."""
+    found: dict[tuple[int, ...], int] = {}
+    for number in numbers:
+        found.setdefault(tuple(cotta_places(names, number)), number)
+    return list(found.values())
 
 
 def cotta_places(names: Sequence[str], number: int) -> list[int]:
