@@ -17,13 +17,18 @@ from typing import Any
 RAY = Path(sys.executable).parent / "ray"
 HEAD, OTHER, THIRD = "127.0.0.2", "127.0.0.3", "127.0.0.4"
 QUIET = subprocess.DEVNULL
+# By default the agents of all nodes listen on port 52365 of 127.0.0.1. All but the first one then work
+# without their HTTP server, and a head node without it starts no jobs.
+ANY_AGENT_PORT = "--dashboard-agent-listen-port=0"
 
 
 class Cluster:
     """Two nodes with one core each: two `ray start` processes with their own loopback address and session."""
 
-    def __init__(self, folder: Path, settings: dict[str, str] | None = None, dashboard: bool = False) -> None:
-        self.address = f"{HEAD}:{_free_port()}"
+    def __init__(
+        self, folder: Path, settings: dict[str, str] | None = None, dashboard: bool = False, address: str = ""
+    ) -> None:
+        self.folder, self.address = folder, address or f"{HEAD}:{_free_port()}"
         token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(16)}
         priority = {"RAY_worker_niceness": "0"}  # by default all other processes come first
         self.environment = os.environ | token | priority | (settings or {})
@@ -57,11 +62,14 @@ class Cluster:
             kill_session(node)
 
     def _start(self, ip: str, *flags: str, **settings: str) -> subprocess.Popen[bytes]:
+        """Start a node, and wait until it has chosen names for its sockets: two at once choose the same."""
         common = ("--block", "--num-cpus=1", "--disable-usage-stats", "--object-store-memory=100000000")
-        command = [str(RAY), "start", f"--node-ip-address={ip}", *common, *flags]
-        return subprocess.Popen(
+        command = [str(RAY), "start", f"--node-ip-address={ip}", *common, ANY_AGENT_PORT, *flags]
+        node = subprocess.Popen(
             command, stdout=QUIET, stderr=QUIET, start_new_session=True, env=self.environment | settings
         )
+        wait_for(lambda: node.poll() is not None or any(map(_is_raylet, processes(node.pid).values())))
+        return node
 
 
 class Run:
@@ -144,6 +152,11 @@ def resident_bytes(pid: int) -> int:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
     except (FileNotFoundError, ProcessLookupError):
         return 0
+
+
+def _is_raylet(command: str) -> bool:
+    """Whether this is the process that manages a node."""
+    return command.partition(" ")[0].endswith("/raylet")
 
 
 def _free_port() -> int:

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from tools.loopback import kill_session
+from tools.loopback import RAY, Cluster, kill_session
 from tta_bench.cli import app
 from tta_bench.errors import UserError
 
@@ -57,6 +57,16 @@ def _installed(plugins: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The plugins for this process and for those it starts."""
     monkeypatch.syspath_prepend(str(plugins))
     monkeypatch.setenv("PYTHONPATH", str(plugins))
+
+
+@pytest.fixture(scope="module")
+def watched_cluster(plugins: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two nodes with a dashboard, and without the plugins; a job is started by the `python` on their path."""
+    path = os.pathsep.join([str(RAY.parent), os.environ["PATH"]])  # as in an activated environment
+    settings = {"PYTHONPATH": "", "PATH": path, "RAY_metrics_report_interval_ms": "1000"}
+    made = Cluster(tmp_path_factory.mktemp("ray"), settings, dashboard=True)
+    yield made
+    made.stop()
 
 
 def benchmark(methods: Sequence[Any], **changes: Any) -> dict[str, Any]:

@@ -43,6 +43,30 @@ def test_ctrl_c_twice_stops_a_run_now_and_leaves_the_cluster(cluster: Cluster, b
     assert len(bench.files("checkpoints/*.checkpoint")) == 1
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_the_driver_stops_the_run_and_the_same_cluster_continues_it(
+    cluster: Cluster, bench: Bench, undisturbed: Callable[[Bench], str], number: signal.Signals
+) -> None:
+    gate = bench.folder / "gate"
+    bench.write([{"use": "drift", "at": 5, "gate": str(gate), "pause": 1.0}, "source"], run={"engine": "ray"})
+    process = bench.start("--ray-address", cluster.address, env=cluster.environment)
+    wait_for(lambda: bench.files("checkpoints/*.drift.*"))
+    seen = bench.records()
+    process.send_signal(number)
+    gate.touch()
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, errors
+    assert "run the same command again" in errors
+    assert "Traceback" not in errors
+    assert seen <= bench.records()
+    wait_for(lambda: not cluster.workers())
+    assert cluster.head.poll() is None
+    stopped_at = bench.records()
+    assert bench.run("--ray-address", cluster.address, env=cluster.environment).returncode == 0
+    assert stopped_at <= bench.records()
+    assert bench.tables() == undisturbed(bench)
+
+
 def test_a_lost_node_costs_nothing_but_time(
     cluster: Cluster, bench: Bench, undisturbed: Callable[[Bench], str]
 ) -> None:

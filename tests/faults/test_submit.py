@@ -3,63 +3,82 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from tests.faults.conftest import Bench
-from tools.loopback import RAY, Cluster, wait_for
+from tools.loopback import Cluster, kill_session, wait_for
 from tta_bench.cli import app
 from tta_bench.errors import UserError
+from tta_bench.execution.ray import submission
+from tta_bench.execution.ray.submission import ClusterJobs, Submission
 
-
-@pytest.fixture
-def cluster(plugins: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    pytest.importorskip("aiohttp_cors", reason="needs ray[default]")
-    # As in an activated environment: a job is started by the `python` on the path.
-    path = os.pathsep.join([str(RAY.parent), os.environ["PATH"]])
-    made = Cluster(tmp_path_factory.mktemp("ray"), {"PYTHONPATH": "", "PATH": path}, dashboard=True)
-    yield made
-    made.stop()
+COMMAND = (sys.executable, "-m", "tta_bench.cli")
 
 
 @pytest.mark.slow
 def test_a_submitted_run_ends_without_the_process_that_submitted_it(
-    cluster: Cluster, bench: Bench, undisturbed: Callable[[Bench], str], monkeypatch: pytest.MonkeyPatch
+    watched_cluster: Cluster,
+    bench: Bench,
+    undisturbed: Callable[[Bench], str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The nodes have no plugins; `submit` sends them."""
+    dashboard = watched_cluster.dashboard
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
-        monkeypatch.setenv(name, cluster.environment[name])
+        monkeypatch.setenv(name, watched_cluster.environment[name])
     gate = bench.folder / "gate"
     bench.write([{"use": "drift", "at": 5, "gate": str(gate)}, "source"], run={"engine": "ray"})
     far = bench.folder / "far"
-    host = cluster.dashboard.removeprefix("http://").split(":")
+    host = dashboard.removeprefix("http://").split(":")
     wait_for(lambda: _answers(host[0], int(host[1])))
-    submit = ["submit", str(bench.file), "--ray-address", cluster.dashboard, "--results", str(far)]
-    command = [sys.executable, "-m", "tta_bench.cli", *submit]
-    outcome = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert outcome.returncode == 0, outcome.stderr
-    assert "faults runs as job tta-bench-faults-" in outcome.stdout
-    again = CliRunner().invoke(app, submit)
-    assert isinstance(again.exception, UserError)
-    assert "is running it already" in str(again.exception)
+    submit = ["submit", str(bench.file), "--ray-address", dashboard, "--results", str(far)]
+    assert "faults runs as job tta-bench-faults-" in _first_line_of(submit)
+    again = _run(submit)
+    assert again.returncode == 2
+    assert "is running it already" in again.stderr
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 32)
+    stranger = _run(submit)
+    assert stranger.returncode == 2
+    assert "RAY_AUTH_TOKEN" in stranger.stderr
+    monkeypatch.setenv("RAY_AUTH_TOKEN", watched_cluster.environment["RAY_AUTH_TOKEN"])
 
     wait_for(lambda: list(far.glob("*/records/*drift*.jsonl")))
-    shown = CliRunner().invoke(app, ["status", "--ray-address", cluster.dashboard, "--json"])
-    assert shown.exit_code == 0, shown.exception
+    shown = _run(["status", "--ray-address", dashboard, "--json"])
+    assert shown.returncode == 0, shown.stderr
     assert {row["state"] for row in json.loads(shown.stdout)["cells"]} != {"done"}
     assert "running" in shown.stderr
     gate.touch()
     wait_for(lambda: not list(far.glob("*/lock")) or not (far / "faults/lock").read_text())
-    fetch = ["fetch-results", "--ray-address", cluster.dashboard, "--results", str(bench.results)]
-    assert CliRunner().invoke(app, fetch).exit_code == 0
+    fetch = ["fetch-results", "--ray-address", dashboard, "--results", str(bench.results)]
+    assert _run(fetch).returncode == 0
     assert bench.tables() == undisturbed(bench)
-    assert CliRunner().invoke(app, fetch).exit_code == 0, "a second time adds nothing"
+    assert _run(fetch).returncode == 0, "a second time adds nothing"
+
+
+def _run(words: list[str]) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own: Ray reads the token of a cluster once in a process."""
+    return subprocess.run([*COMMAND, *words], capture_output=True, text=True)
+
+
+def _first_line_of(words: list[str]) -> str:
+    """What a command prints first; then its process and all that it has started are killed."""
+    with subprocess.Popen(
+        [*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        line = process.stdout.readline()
+        kill_session(process)
+        errors = process.stderr.read()
+    assert line, errors
+    assert not errors
+    return line
 
 
 def _answers(host: str, port: int) -> bool:
@@ -75,9 +94,67 @@ def test_a_dashboard_that_is_not_there_is_told_at_once(bench: Bench) -> None:
     assert "127.0.0.1:9: nobody answers" in str(outcome.exception)
 
 
+def test_without_the_extra_the_message_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.dashboard.modules.job import sdk
+
+    monkeypatch.setattr(submission, "check_address", lambda place: None)
+    monkeypatch.setattr(sdk, "requests", None)  # as Ray leaves it without aiohttp
+    with pytest.raises(
+        UserError, match=r"(?s)head:8265: .*install tta-bench\[cluster\] here and on the head"
+    ):
+        ClusterJobs("http://head:8265")
+
+
 def test_a_relative_folder_is_refused(bench: Bench) -> None:
     bench.write(["source"])
     outcome = CliRunner().invoke(
         app, ["submit", str(bench.file), "--ray-address", "127.0.0.1:9", "--results", "results"]
     )
     assert "--results results: not an absolute path" in str(outcome.exception)
+
+
+def test_a_head_node_whose_agent_has_no_port_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submission, "AGENT_SECONDS", 0.0)
+    jobs = object.__new__(ClusterJobs)
+    jobs.client = _Refusing("status code 500: No available agent to submit job, please try again later.")
+    with pytest.raises(UserError, match="--dashboard-agent-listen-port=0"):
+        jobs._submit(entrypoint="true")
+    jobs.client = _Refusing("status code 400: no such thing")
+    with pytest.raises(UserError, match="refuses the job: status code 400"):
+        jobs._submit(entrypoint="true")
+
+
+def test_the_packages_of_every_plugin_are_sent(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scenarios and corruptions may come from other packages, as methods do; `clean` is no plugin."""
+    sent = set()
+
+    class Jobs:
+        def __init__(self, address: str) -> None: ...
+
+        def submit(self, name: str, file: Path, results: str, options: object, plugins: object) -> Submission:
+            sent.update(plugins)  # type: ignore[call-overload]
+            return Submission("job", name, results, "PENDING")
+
+    monkeypatch.setattr(submission, "ClusterJobs", Jobs)
+    bench.write(["drift"], stream={"scenario": ["mixed", "gradual"], "corruptions": ["clean", "fog"]})
+    outcome = CliRunner().invoke(app, ["submit", str(bench.file), "--ray-address", "http://head:8265"])
+    assert outcome.exit_code == 0, outcome.exception
+    assert sent == {
+        ("data", "small-source"),
+        ("models", "resnet-micro"),
+        ("quantizers", "fp32"),
+        ("methods", "drift"),
+        ("streams", "mixed"),
+        ("streams", "gradual"),
+        ("corruptions", "fog"),
+    }
+
+
+class _Refusing:
+    """A client of a server that takes no job."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def submit_job(self, **_: str) -> None:
+        raise RuntimeError(self.why)

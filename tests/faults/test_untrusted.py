@@ -21,7 +21,8 @@ from tta_bench.errors import UserError
 from tta_bench.execution import calibration
 from tta_bench.storage import codec
 from tta_bench.storage.checkpoints import Checkpoint, Checkpoints, DamagedCheckpoint
-from tta_bench.tables import reference
+from tta_bench.tables import references
+from tta_bench.tables.references.files import COLUMNS
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = [
@@ -214,10 +215,10 @@ def test_a_damaged_calibration_is_made_again(tmp_path: Path, monkeypatch: pytest
 )
 @pytest.mark.parametrize("rows", ["", "a,b\n1,2\n", "HEADER\n1,2,3,4,5,6,7,8\n", "\0"])
 def test_a_reference_that_is_none_is_refused(about: str, rows: str, tmp_path: Path) -> None:
-    (tmp_path / "mine.csv").write_text(rows.replace("HEADER", ",".join(reference.COLUMNS)))
+    (tmp_path / "mine.csv").write_text(rows.replace("HEADER", ",".join(COLUMNS)))
     (tmp_path / "mine.yaml").write_text(about)
     with pytest.raises(UserError, match=r"mine\.csv"):
-        reference.load(str(tmp_path / "mine.csv"))
+        references.load(str(tmp_path / "mine.csv"))
 
 
 # -- names as text ---------------------------------------------------------------------------------

@@ -46,17 +46,12 @@ def submit(
     if not results.startswith(("/", "$HOME/")):
         raise UserError(f"--results {results}: not an absolute path. Give a folder of the head node.")
     benchmark = config.load(file, override or [])
-    plugins = [
-        (group, choice.use)
-        for group in ("models", "quantizers", "methods")
-        for choice in getattr(benchmark, group)
-    ]
     given = {"--workers": workers, "--device": device, "--limit": limit, "--overwrite": overwrite}
     words = [word for flag, value in given.items() if value is not None for word in (flag, str(value))]
     words += [word for text in only or [] for word in ("--only", text)]
     words += [word for text in override or [] for word in ("-o", text)] + ["--micro"] * micro
     jobs = ClusterJobs(ray_address)
-    run = jobs.submit(benchmark.name, file, results, words, [*plugins, ("data", benchmark.data.use)])
+    run = jobs.submit(benchmark.name, file, results, words, benchmark.plugins)
     say(
         f"{benchmark.name} runs as job {run.id}.\n"
         f"tta-bench status --ray-address {ray_address} --name {benchmark.name}\n"

@@ -177,6 +177,9 @@ def policy(section: RunSection, device: str | None = None) -> RunPolicy:
 def make_runner(engine: str, workers: int | str, policy: RunPolicy, address: str | None = None) -> Runner:
     """The runner for an engine's name."""
     if engine == "local":
+        if address is not None:
+            problem = f"--ray-address {address}: the engine is local, which uses no cluster."
+            raise UserError(f"{problem} Add --engine ray, or leave the address out.")
         from tta_bench.execution.local import LocalRunner
 
         return LocalRunner(policy)

@@ -53,6 +53,7 @@ class RayRunner:
     states: list[WorkerState] = field(default_factory=list)
     pending: dict[Any, WorkerState] = field(default_factory=dict)  # by pending Ray reference
     checked: float = 0.0  # when the capacity of the cluster was last checked
+    told: float = 0.0  # when the recorder was last given the work of every worker
     started: bool = False  # whether any worker was ever started
     required: Requirements | None = None  # of the nodes of a cluster at an address
 
@@ -212,7 +213,10 @@ class RayRunner:
         return []
 
     def _tell_workers(self) -> None:
-        """Give the recorder the present work of every worker, for `status --watch`."""
+        """Give the recorder the present work of every worker, for metrics and `status --watch`."""
+        if time.monotonic() - self.told < WAIT_SECONDS:
+            return
+        self.told = time.monotonic()
         self.recorder.working(
             [
                 WorkerActivity(state.node.name, state.device, state.job.what, state.began)

@@ -46,6 +46,9 @@ class MeteredRecorder:
         return starts
 
     def working(self, workers: Sequence[WorkerActivity]) -> None:
+        """Called once a second. Ray forgets a gauge that is not set again between two collections."""
+        for state, count in self.counts.items():
+            self.cells.set(count, {"state": state})
         busy = Counter(worker.node for worker in workers)
         self.nodes |= busy.keys()
         for node in self.nodes:
@@ -70,5 +73,3 @@ class MeteredRecorder:
         self.states[key] = state
         self.counts.update([state])
         self.counts.subtract([before] if before else [])
-        for each in filter(None, (before, state)):
-            self.cells.set(self.counts[each], {"state": each})

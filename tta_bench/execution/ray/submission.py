@@ -8,7 +8,7 @@ import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,13 @@ NAME, RESULTS = "tta-bench", "tta-bench-results"  # keys of a job's metadata
 PORT = 8265  # of Ray's dashboard, unless the address has one
 POLL_SECONDS = 1.0
 AGENT_SECONDS = 60.0  # for the agent of a cluster that has just started
+UPLOADS = ("ray", "ray.dashboard.modules.dashboard_sdk")  # loggers that report every upload
 NO_AGENT = "No available agent"  # in the answer of Ray's server
+# The HTTP server of the head node's agent starts jobs. By default all agents of a machine want the same port.
+NO_AGENT_REMEDY = (
+    f"The head node has started no job for {AGENT_SECONDS:.0f} s. If another Ray runs on its machine, that "
+    "one has the port of the agent (52365): start the head node with --dashboard-agent-listen-port=0."
+)
 OVER = ("STOPPED", "SUCCEEDED", "FAILED")
 
 
@@ -58,17 +64,25 @@ class ClusterJobs:
         place = address.removeprefix("http://")
         place = place if ":" in place else f"{place}:{PORT}"
         check_address(place)
-        logging.getLogger("ray").setLevel(logging.ERROR)  # it reports every upload
         with temporary_environment(QUIET):
             try:
+                from ray.exceptions import RayError
                 from ray.job_submission import JobSubmissionClient
 
+                for name in UPLOADS:
+                    logging.getLogger(name).setLevel(logging.ERROR)
                 self.client = JobSubmissionClient(address if "://" in address else f"http://{place}")
             except (ImportError, RuntimeError, ConnectionError) as error:
                 raise UserError(
                     f"--ray-address {address}: jobs cannot be submitted: {str(error).splitlines()[0]} Give "
                     f"the address of the dashboard (port {PORT}), and install tta-bench[cluster] here and on "
                     "the head node."
+                ) from error
+            except RayError as error:
+                why = str(error).splitlines()[0].rstrip(".")
+                raise UserError(
+                    f"--ray-address {address}: {why}. Set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN as on the "
+                    "head node."
                 ) from error
 
     def runs(self, name: str | None = None) -> list[Submission]:
@@ -87,7 +101,12 @@ class ClusterJobs:
         return found[0]
 
     def submit(
-        self, name: str, file: Path, results: str, options: Sequence[str], plugins: Sequence[tuple[str, str]]
+        self,
+        name: str,
+        file: Path,
+        results: str,
+        options: Sequence[str],
+        plugins: Collection[tuple[str, str]],
     ) -> Submission:
         """Start a run of a benchmark file in the cluster."""
         running = next((run for run in self.runs(name) if not run.over), None)
@@ -122,7 +141,7 @@ class ClusterJobs:
         command: Sequence[str],
         results: str,
         files: Sequence[Path],
-        plugins: Sequence[tuple[str, str]],
+        plugins: Collection[tuple[str, str]],
         metadata: dict[str, str],
     ) -> None:
         """Send packages and files to the cluster, and start a command of tta-bench there."""
@@ -144,13 +163,12 @@ class ClusterJobs:
             try:
                 self.client.submit_job(**job)
                 return
-            except (
-                RuntimeError,
-                OSError,
-            ) as error:  # Ray has no class of its own for what the server answers
-                if NO_AGENT not in str(error) or time.monotonic() > end:
+            except (RuntimeError, OSError) as error:  # Ray has no class for what its server answers
+                if NO_AGENT not in str(error):
                     problem = f"The cluster refuses the job: {str(error).splitlines()[0]}"
                     raise UserError(problem) from error
+                if time.monotonic() > end:
+                    raise UserError(NO_AGENT_REMEDY) from error
             time.sleep(POLL_SECONDS)
 
 
