@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from bench import compiled, engines, growth, harness, isolation, loading, passes, scale
+from bench import agreement, compiled, engines, growth, harness, isolation, loading, passes, scale
 from bench.measure import Clock, Measure
 from tta_bench.cache import native_code
 from tta_bench.execution.process import keep_freed_memory
@@ -32,6 +32,7 @@ SECTIONS: dict[str, Callable[[Clock], Iterator[Measure]]] = {
     "compiled": compiled.compiled,
     "growth": growth.growth,
     "engines": engines.engines,
+    "agreement": agreement.engines_agree,
 }
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import subprocess
-import sys
 import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -13,6 +11,7 @@ from pathlib import Path
 from statistics import linear_regression
 from typing import Any
 
+from bench.command import measured
 from bench.measure import Clock, Measure
 from tta_bench.corruptions.sets import SETS
 from tta_bench.storage.record import Record
@@ -25,12 +24,6 @@ ROUNDS, IMAGES, BATCH = 10, 640, 64
 REPEATING = 2  # of the methods: their rounds are equal, and one line holds all
 EXPONENT = "≤ 1.1"
 LEAST = 1000  # cells from which on growth is measured
-LAUNCHER = """
-import resource, subprocess, sys
-subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)
-used = resource.getrusage(resource.RUSAGE_CHILDREN)
-print(used.ru_utime + used.ru_stime, used.ru_maxrss)
-"""
 
 
 def growth(_: Clock) -> Iterator[Measure]:
@@ -41,10 +34,10 @@ def growth(_: Clock) -> Iterator[Measure]:
             results = Path(folder) / str(size)
             write(results, size)
             for command, options in commands(Path(folder)).items():
-                seconds, mib = measured(command, "--results", str(results), *options)
-                taken.setdefault(command, []).append((seconds, mib))
-                yield Measure(f"{size} cells", command, seconds, "s")
-                yield Measure(f"{size} cells", f"{command}: peak memory", mib, "MiB")
+                used = measured(command, "--results", str(results), *options)
+                taken.setdefault(command, []).append((used.cpu_seconds, used.peak_mib))
+                yield Measure(f"{size} cells", command, used.cpu_seconds, "s")
+                yield Measure(f"{size} cells", f"{command}: peak memory", used.peak_mib, "MiB")
         for command, found in taken.items():
             for i, what in enumerate(("time", "peak memory")):
                 yield Measure(
@@ -62,19 +55,6 @@ def exponent(values: Sequence[float]) -> float:
     found = [(math.log(size), math.log(value)) for size, value in zip(SIZES, values, strict=True)]
     large = [pair for pair, size in zip(found, SIZES, strict=True) if size >= LEAST]
     return linear_regression(*zip(*large, strict=True)).slope if len(large) > 1 else math.nan
-
-
-def measured(*arguments: str) -> tuple[float, float]:
-    """CPU seconds and peak memory (MiB) of a command.
-
-    A small process starts it: a child of this one would count the memory of PyTorch here as its own.
-    """
-    command = [sys.executable, "-m", "tta_bench.cli", *arguments]
-    outcome = subprocess.run([sys.executable, "-c", LAUNCHER, *command], capture_output=True, text=True)
-    if outcome.returncode:
-        raise RuntimeError(f"{' '.join(command)} ended with {outcome.returncode}: {outcome.stderr}")
-    seconds, kib = map(float, outcome.stdout.split())
-    return seconds, kib / 2**10
 
 
 # -- the folder --------------------------------------------------------------------------------------

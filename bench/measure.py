@@ -34,11 +34,15 @@ class Measure:
 
 
 def race(
-    contestants: Mapping[str, Contestant], clock: Clock, repeats: int = REPEATS
+    contestants: Mapping[str, Contestant],
+    clock: Clock,
+    repeats: int = REPEATS,
+    report: Callable[[int], None] = lambda turn: None,
 ) -> dict[str, list[float]]:
-    """Seconds of every contestant in every turn, after one turn that is not timed."""
+    """Seconds of every contestant in every turn, after an untimed one; `report` gets each turn."""
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for turn in range(repeats + 1):
+        report(turn)
         for name, run in contestants.items():
             start = clock()
             run()

@@ -19,30 +19,43 @@ from typing import Any
 
 import yaml
 
+from bench.command import Used, measured
 from bench.measure import Clock, Measure
 
 CELLS = tuple(int(size) for size in os.environ.get("SCALE_CELLS", "100,1000,5000,20000").split(","))
 WORKERS = tuple(int(count) for count in os.environ.get("SCALE_WORKERS", "1,2,8,32,64").split(","))
 EXPONENT = "≤ 1.1"
 NODE = "127.0.0.2"  # Ray replaces 127.0.0.1 by the address of the machine
-METHODS = 20
+METHODS, CORRUPTIONS = 20, ["gaussian_noise", "fog"]
 CELLS_OF_DRIVERS = 400
 PLUGIN = '''
+import os
+import time
 from dataclasses import dataclass
+from pathlib import Path
 import torch
 from tta_bench.api import Method
 
+waited = []
+
 @dataclass
 class Idle(Method):
-    """Answers without a pass through the network."""
+    """Answers without a pass through the network, once there are so many workers."""
 
     number: int = 0
+    workers: int = 0
+    meeting: str = ""
     memory = "stream"
 
     def setup(self, model, source):
         self.model = model
 
     def step(self, x):
+        if self.workers and not waited and type(x) is torch.Tensor:
+            waited.append(True)
+            (Path(self.meeting) / str(os.getpid())).touch()
+            while len(os.listdir(self.meeting)) < self.workers:
+                time.sleep(0.1)
         return torch.zeros(len(x), self.model.num_classes)
 
     def reset(self):
@@ -71,11 +84,13 @@ def cells(_: Clock) -> Iterator[Measure]:
                 "status": place,
             }
             for command, words in commands.items():
-                seconds, mib, _wall = _measured(environment, command, *words, stop=command == "run")
-                taken.setdefault(command, []).append((seconds, mib))
-                name = "run, until the first cell" if command == "run" else command
-                yield Measure(f"{size} cells", name, seconds, "s")
-                yield Measure(f"{size} cells", f"{name}: peak memory", mib, "MiB")
+                starts = command == "run"
+                mark = f"{folder}/results-{size}/*/cells/*.json" if starts else ""
+                used = measured(command, *words, environment=environment, mark=mark, stop=starts)
+                taken.setdefault(command, []).append((used.cpu_seconds, used.peak_mib))
+                name = "run, until the first cell" if starts else command
+                yield Measure(f"{size} cells", name, used.cpu_seconds, "s")
+                yield Measure(f"{size} cells", f"{name}: peak memory", used.peak_mib, "MiB")
     for command, found in taken.items():
         for i, what in enumerate(("time", "peak memory")):
             value = _exponent([each[i] for each in found])
@@ -83,28 +98,35 @@ def cells(_: Clock) -> Iterator[Measure]:
 
 
 def drivers(_: Clock) -> Iterator[Measure]:
-    """The driver's share of a core and its memory, with workers that record as fast as they can."""
+    """The driver's share of a core and its memory, with workers that record as fast as they can.
+
+    The figures are of the time after the first record. Before it, workers wait until all have started.
+    """
     with tempfile.TemporaryDirectory() as folder:
         environment = _plugin(Path(folder))
-        file = _benchmark(Path(folder), CELLS_OF_DRIVERS)
         address, node = _cluster(Path(folder) / "ray", environment)
         try:
             for count in WORKERS:
-                place = ("--results", str(Path(folder) / f"workers-{count}"), "--workers", str(count))
-                words = (str(file), *place, "--engine", "ray", "--ray-address", address)
-                seconds, mib, wall = _measured(environment, "run", *words)
-                records = CELLS_OF_DRIVERS * 2
-                yield Measure(
-                    f"{count} workers", "driver, CPU time / wall time", 100 * seconds / wall, "%", "≤ 50"
-                )
-                yield Measure(
-                    f"{count} workers", "driver, CPU time of a record", 1000 * seconds / records, "ms"
-                )
-                yield Measure(f"{count} workers", "records a second", records / wall, "/s")
-                yield Measure(f"{count} workers", "driver, peak memory", mib, "MiB")
+                results = Path(folder) / f"workers-{count}"
+                file = _benchmark(Path(folder), CELLS_OF_DRIVERS, count)
+                place = ("--results", str(results), "--workers", str(count))
+                words = ("run", str(file), *place, "--engine", "ray", "--ray-address", address)
+                used = measured(*words, environment=environment, mark=f"{results}/*/records/*.jsonl")
+                yield from _driver_measures(f"{count} workers", used)
         finally:
             node.terminate()
             node.wait()
+
+
+def _driver_measures(section: str, used: Used) -> Iterator[Measure]:
+    records = CELLS_OF_DRIVERS * len(CORRUPTIONS)
+    each = used.cpu_seconds_since / records
+    share = 100 * used.cpu_seconds_since / used.seconds_since
+    yield Measure(section, "driver, share of a core", share, "%")
+    yield Measure(section, "driver, CPU time of a record", 1000 * each, "ms")
+    yield Measure(section, "records a second", records / used.seconds_since, "/s")
+    yield Measure(section, "records a second at 50 %", 0.5 / each, "/s")
+    yield Measure(section, "driver, peak memory", used.peak_mib, "MiB")
 
 
 def _cluster(folder: Path, environment: dict[str, str]) -> tuple[str, subprocess.Popen[bytes]]:
@@ -133,44 +155,24 @@ def _plugin(folder: Path) -> dict[str, str]:
     return os.environ | token | {"PYTHONPATH": str(place)}
 
 
-def _benchmark(folder: Path, size: int) -> Path:
+def _benchmark(folder: Path, size: int, workers: int = 0) -> Path:
     """A file with so many cells: methods × seeds on one small network."""
-    methods = [{"use": "idle", "name": f"idle {number}", "number": number} for number in range(METHODS)]
+    meeting = folder / f"meeting-{workers}"
+    meeting.mkdir(exist_ok=True)
+    wait = {"workers": workers, "meeting": str(meeting)} if workers else {}
+    methods = [{"use": "idle", "name": f"idle {i}", "number": i, **wait} for i in range(METHODS)]
     content: dict[str, Any] = {
         "name": f"scale-{size}",
         "data": "cifar10-mini",
         "models": ["vit-micro"],
         "methods": methods,
-        "stream": {"corruptions": ["gaussian_noise", "fog"], "limit": 8, "batch_size": 8},
+        "stream": {"corruptions": CORRUPTIONS, "limit": 8, "batch_size": 8},
         "seeds": list(range(size // METHODS)),
         "run": {"workers": "auto"},
     }
     file = folder / f"scale-{size}.yaml"
     file.write_text(yaml.safe_dump(content))
     return file
-
-
-def _measured(environment: dict[str, str], *words: str, stop: bool = False) -> tuple[float, float, float]:
-    """CPU seconds, peak memory (MiB) and seconds of a command; with `stop`, only until its first record."""
-    command = [sys.executable, "-m", "tta_bench.cli", *words]
-    begun = time.monotonic()
-    with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
-    ) as process:
-        while stop and process.poll() is None and not _recorded(words):
-            time.sleep(0.02)
-        if stop:
-            process.kill()
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode and not stop:
-        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
-    return used.ru_utime + used.ru_stime, used.ru_maxrss / 2**10, time.monotonic() - begun
-
-
-def _recorded(words: Sequence[str]) -> bool:
-    """Whether the first cell of a run has started."""
-    return any(Path(words[words.index("--results") + 1]).glob("*/cells/*.json"))
 
 
 def _exponent(values: Sequence[float]) -> float:

@@ -17,7 +17,7 @@ from tta_bench.config.yaml import read_yaml
 from tta_bench.errors import UserError
 from tta_bench.execution import interrupt, time_limit
 from tta_bench.grid import Cell
-from tta_bench.tables import reference
+from tta_bench.tables import references
 from tta_bench.tables.render import FORMATS, render
 from tta_bench.tables.table import Table
 
@@ -60,7 +60,7 @@ def test_a_references_yaml_error_names_its_line(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("a,b\n")
     (tmp_path / "mine.yaml").write_text("title: a\ntables: [\n")
     with pytest.raises(UserError, match=r"mine\.csv: mine\.yaml, line 3: not valid YAML"):
-        reference.load(str(tmp_path / "mine.csv"))
+        references.load(str(tmp_path / "mine.csv"))
 
 
 # -- --only, --format, --output ---------------------------------------------------------------------

@@ -22,7 +22,7 @@ from tta_bench.execution.run import OVERWRITE
 from tta_bench.figures import FIGURES
 from tta_bench.plugins import registry
 from tta_bench.storage.manifest import MANIFEST
-from tta_bench.tables import embedded, reference
+from tta_bench.tables import references
 
 ROOT = Path(__file__).parents[2]
 BENCHMARK = str(ROOT / "benchmark.yaml")
@@ -82,8 +82,8 @@ def test_values_written_here_are_those_of_the_commands() -> None:
     assert set(completion.FIGURES) == set(FIGURES)
     assert tuple(completion.OVERWRITE) == OVERWRITE
     assert schema_fields.SCHEMA == SHIPPED
-    assert completed("tta-bench table --reference ") == reference.names()
-    assert completed("tta-bench compare --reference ") == [*reference.names(), embedded.NAME]
+    assert completed("tta-bench table --reference ") == references.names()
+    assert completed("tta-bench compare --reference ") == references.names()
 
 
 # -- parameters, from the schema -----------------------------------------------------------------------

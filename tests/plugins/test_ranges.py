@@ -96,7 +96,7 @@ def test_every_number_has_a_bound(group: str, name: str, field: str) -> None:
     schema = field_types(registry.load(group, name))[field].schema
     for part in schema.get("anyOf", [schema]):
         if part.get("type") in ("integer", "number"):
-            bounds = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "const"}
+            bounds = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "const", "enum"}
             assert bounds & part.keys()
 
 

@@ -23,7 +23,8 @@ from tta_bench.execution.run import check_inputs
 from tta_bench.grid import Cell
 from tta_bench.models.imagenet import ImageNetModel
 from tta_bench.plugins import registry
-from tta_bench.tables.reference import Identity, load
+from tta_bench.tables.references import load
+from tta_bench.tables.references.reference import Identity
 
 ROOT = Path(__file__).parents[2]
 PAPER = (

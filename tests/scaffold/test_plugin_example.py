@@ -10,12 +10,48 @@ import yaml
 
 from tests.helpers.other_environment import OtherEnvironment, installed_here
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "tta-bench-bnstats"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLE, SCENARIO = EXAMPLES / "tta-bench-bnstats", EXAMPLES / "tta-bench-interleaved"
 
 
-def test_the_example_is_short() -> None:
-    lines = (EXAMPLE / "tta_bench_bnstats.py").read_text().splitlines()
+@pytest.mark.parametrize("example", [EXAMPLE, SCENARIO])
+def test_the_example_is_short(example: Path) -> None:
+    lines = (example / f"{example.name.replace('-', '_')}.py").read_text().splitlines()
     assert len(lines) <= 25
+
+
+@pytest.mark.slow
+def test_a_scenario_from_outside_runs_through_ray(tmp_path: Path) -> None:
+    before = installed_here()
+    environment = OtherEnvironment(tmp_path / "environment")
+    shutil.copytree(SCENARIO, tmp_path / "package")
+    environment.shell("pip install --quiet --no-deps ./package", cwd=tmp_path)
+    scenarios = ["continual", {"use": "interleaved", "run": 8}]
+    benchmark = {
+        "name": "mine",
+        "data": "cifar10-mini",
+        "models": ["resnet-micro"],
+        "methods": ["source"],
+        "stream": {
+            "corruptions": ["fog", "snow"],
+            "rounds": 1,
+            "batch_size": 16,
+            "limit": 32,
+            "scenario": scenarios,
+        },
+        "run": {"engine": "ray", "workers": 1},
+    }
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(benchmark))
+    assert "interleaved" in environment.shell("tta-bench list streams", cwd=tmp_path)
+    assert "FAIL" not in environment.shell("tta-bench check interleaved", cwd=tmp_path)
+    environment.shell("tta-bench run mine.yaml", cwd=tmp_path)
+    table = environment.shell("tta-bench table --layout scenarios --format csv", cwd=tmp_path)
+    (row,) = [line.split(",") for line in table.splitlines() if "source" in line]
+    header = table.splitlines()[0].split(",")
+    means = [row[i] for i, name in enumerate(header) if name in ("continual", "interleaved")]
+    assert len(means) == 2
+    assert means[0] == means[1], "without adaptation the order does not matter"
+    assert installed_here() == before, "nothing is left behind in this environment"
 
 
 @pytest.mark.slow

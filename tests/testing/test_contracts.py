@@ -10,7 +10,8 @@ from tta_bench import testing
 from tta_bench.plugins import registry
 
 PLUGINS = [(group, name) for group in registry.GROUPS for name in registry.names(group)]
-BIG = {"vit-b", "vit-l", "resnet-50", "vim-s"}  # their tests are in test_models.py, without passes
+# Their tests are in tests/models, without passes.
+BIG = {"vit-b", "vit-b-torchvision", "vit-l", "resnet-50", "resnet-50-timm", "vim-s", "wrn-28-10"}
 # The same code, with less of it to wait for.
 QUICKER: dict[str, dict[str, Any]] = {
     "memo": {"views": 2},

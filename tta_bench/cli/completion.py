@@ -15,7 +15,6 @@ from tta_bench.plugins import registry
 
 FIGURES = ["motivation", "online", "rounds", "pareto"]
 OVERWRITE = ["missing", "failed", "all"]
-SHIPPED = "embedded"  # the reference that is no publication
 WHOLE = ["all", "tidy"]  # layouts that are no plugins
 
 
@@ -56,15 +55,8 @@ def formats() -> list[str]:
 
 
 def references() -> list[str]:
-    """The references in the package."""
-    from tta_bench.tables.reference import names
-
-    return names()
-
-
-def compared() -> list[str]:
-    """What `tta-bench compare` knows as a reference."""
-    return [*references(), SHIPPED]
+    """The installed references."""
+    return registry.names("references")
 
 
 def recipes() -> list[str]:

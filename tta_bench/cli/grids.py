@@ -157,6 +157,8 @@ def validate(
 
     benchmark, cells, _ = grid_of(file, override=override or (), micro=micro, download=True)
     data = check_inputs(cells)
+    for text in benchmark.reduced:
+        say(f"--micro: {text}.", error=True)
     for warning in cautions(cells, data):
         say(f"Warning: {warning}", error=True)
     counts = {

@@ -16,6 +16,7 @@ FACTS = {
     "data": ("input_size", "num_classes", "version"),
     "corruptions": (),
     "layouts": (),
+    "references": ("numbers", "networks", "confidence"),
     "streams": ("uses_labels", "resamples", "version"),
 }
 LABELS = {"passes": "#FP/#BP", "min_batch_size": "min batch"}
@@ -60,9 +61,11 @@ def _facts(group: str, name: str) -> dict[str, Any]:
     """The properties of a plugin; one that cannot be imported shows its error instead."""
     row: dict[str, Any] = {"name": name}
     try:
+        if group == "references":
+            return row | _facts_of_reference(name) | {"from": registry.origin(group, name), "parameters": []}
         plugin = registry.load(group, name)
         parameters = [] if group in ("corruptions", "layouts") else describe_fields(plugin)
-    except (registry.UnknownPlugin, TypeError) as error:
+    except (UserError, TypeError) as error:
         unknown = {LABELS.get(fact, fact): "" for fact in FACTS[group]}
         return row | unknown | {"what": f"BROKEN: {error}", "from": "", "parameters": []}
     for fact in FACTS[group]:
@@ -71,6 +74,21 @@ def _facts(group: str, name: str) -> dict[str, Any]:
         row[LABELS.get(fact, fact)] = str(value) if isinstance(value, (str, int)) else ""
     text = getattr(plugin, "summary", "") or (plugin.__doc__ or "").strip().split("\n")[0]
     return row | {"what": text, "from": registry.origin(group, name), "parameters": parameters}
+
+
+def _facts_of_reference(name: str) -> dict[str, str]:
+    """How many numbers a reference has, of which networks, and how far they can be trusted."""
+    from tta_bench.tables.references import load
+
+    found = load(name)
+    confidence = dict.fromkeys(each.setting.confidence for each in found.rows if each.setting.confidence)
+    networks = dict.fromkeys(each.model for each in found.rows)
+    return {
+        "numbers": str(len(found.rows)),
+        "networks": ", ".join(networks),
+        "confidence": "; ".join(confidence),
+        "what": found.title,
+    }
 
 
 def _passes(method: Any) -> str:

@@ -20,6 +20,10 @@ TYPES = {"null": "null", "boolean": "true or false", "string": "text", "array": 
 def describe_plugin(group: str, name: str) -> Description:
     """What a plugin does, its parameters, and the models and bit-widths for which presets change them."""
     check_group(group)
+    if group == "references":
+        from tta_bench.tables.references.page import describe
+
+        return describe(name, registry.origin(group, name))
     plugin: Any = registry.load(group, name)
     text = (plugin.__doc__ or "").strip()
     fields = (

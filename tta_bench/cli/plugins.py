@@ -39,7 +39,8 @@ def list_plugins(
     group: Annotated[
         str | None,
         typer.Argument(
-            help="methods, quantizers, models, data, corruptions or streams", autocompletion=completion.groups
+            help="methods, quantizers, models, data, corruptions, streams, layouts or references",
+            autocompletion=completion.groups,
         ),
     ] = None,
     name: Annotated[

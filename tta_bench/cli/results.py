@@ -24,6 +24,7 @@ from tta_bench.cli.options import (
     Round,
 )
 from tta_bench.cli.output import show, tell, tell_notes
+from tta_bench.errors import UserError
 from tta_bench.files import write_errors
 from tta_bench.terminal import say, terminal_width
 
@@ -56,9 +57,9 @@ def table(
         str,
         typer.Option(
             help="per-corruption, long-term, cost, pairs, gap, ablation, sweep, bank, datasets, "
-            "reset-vs-continual, scenarios, severities, or one of another package (`tta-bench list "
-            "layouts`); all (the first three); tidy (one row for each cell, round and domain, as csv, "
-            "json or parquet)",
+            "reset-vs-continual, scenarios, severities, domain-orders, or one of another package "
+            "(`tta-bench list layouts`); all (the first three); tidy (one row for each cell, round and "
+            "domain, as csv, json or parquet)",
             autocompletion=completion.layouts,
         ),
     ] = "all",
@@ -73,9 +74,10 @@ def table(
     round: Round = None,
     parameter: Annotated[str | None, typer.Option(help="parameter of a sweep, if several vary")] = None,
     reference: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            help="add published rows in italics, e.g. zoa-mm25", autocompletion=completion.references
+            help="add published rows in italics, e.g. of zoa-mm25 (`tta-bench list references`)",
+            autocompletion=completion.references,
         ),
     ] = None,
     further: Annotated[
@@ -146,12 +148,13 @@ def compare(
     results: Results = Path("results"),
     name: Names = None,
     reference: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
-            help="published numbers to compare with, or `embedded`: the default benchmark as shipped",
-            autocompletion=completion.compared,
+            help="published numbers to compare with (`tta-bench list references`); `embedded`: the default "
+            "benchmark as shipped; default: zoa-mm25",
+            autocompletion=completion.references,
         ),
-    ] = "zoa-mm25",
+    ] = None,
     table: Annotated[str, typer.Option(help="only this published table, e.g. tab:cost")] = "*",
     points: Annotated[float, typer.Option(min=0, help="tolerance for accuracies, in points")] = 0.5,
     percent: Annotated[float, typer.Option(min=0, help="tolerance for all other numbers, in percent")] = 3.0,
@@ -161,7 +164,8 @@ def compare(
 ) -> None:
     """Compare the results with published numbers and print a verdict for each."""
     loaded = _tables(results, name, plan, override)
-    show(loaded.compare(reference, table=table, points=points, percent=percent), as_json)
+    found = loaded.compare(reference or "zoa-mm25", table=table, points=points, percent=percent)
+    show(found, as_json)
 
 
 @app.command()
@@ -227,6 +231,9 @@ def status(
     from tta_bench.commands import results as reading
 
     if ray_address is not None:
+        if watch:
+            problem = "--watch: reads the results folder, which a submitted run has on the head node."
+            raise UserError(f"{problem} Leave out --watch here, or --ray-address there.")
         from tta_bench.cli.cluster import show_submitted
 
         show_submitted(ray_address, name, as_json)

@@ -22,7 +22,7 @@ def plan(
 ) -> Description:
     """What a run would do: cells, shared passes, disk and memory. No data is needed."""
     grid = grid_of(source, only=only, override=override, limit=limit, micro=micro, presets=presets)
-    return estimate.describe(grid.benchmark.name, grid.chosen)
+    return estimate.describe(grid.benchmark.name, grid.chosen, grid.benchmark.reduced)
 
 
 def memory(

@@ -66,21 +66,25 @@ class Tables:
         return Tables(lambda: frame), note
 
     def compare(
-        self, reference: str = "zoa-mm25", *, table: str = "*", points: float = 0.5, percent: float = 3.0
+        self,
+        reference: str | Sequence[str] = "zoa-mm25",
+        *,
+        table: str = "*",
+        points: float = 0.5,
+        percent: float = 3.0,
     ) -> Description:
-        """Published numbers beside these, with a verdict for each; `points` is for accuracies.
+        """Numbers of one or several references beside these, with verdicts; `points` is for accuracies.
 
         The reference `embedded` has the results of the default benchmark, with a verdict for each cell.
         """
-        from tta_bench.tables import compare as comparing
-        from tta_bench.tables import embedded
-        from tta_bench.tables.reference import load
+        from tta_bench.tables.compare import Tolerance, answer
+        from tta_bench.tables.references import as_names, load
 
-        if reference == embedded.NAME:
-            return embedded.summarize(embedded.compare(self.frame))
-        tolerance, published = comparing.Tolerance(points, percent), load(reference)
-        found = comparing.compare(self.frame, published, tolerance, table)
-        return comparing.summarize(found, published, tolerance)
+        tolerance = Tolerance(points, percent)
+        found = [answer(self.frame, load(name), tolerance, table) for name in as_names(reference)]
+        if isinstance(reference, str) or len(found) == 1:
+            return found[0]
+        return Description("\n\n".join(each.text for each in found), [each.data for each in found])
 
 
 class Results(Tables):

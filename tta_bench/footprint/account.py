@@ -165,7 +165,7 @@ def _dry_run(
     model = skeleton(source)
     with fake_tensors(), ByteCounter() as counter, torch.no_grad():
         fake_(model)
-        model.bits, model.differentiable = Bits.parse(quantizer.bits), quantizer.differentiable
+        quantizer.describe_(model)
         reason = quantizer.unsupported(model) or method.unsupported(model)
         reason = reason or method.refuses_batch(batch_size)
         if reason is not None:

@@ -14,7 +14,7 @@ from tta_bench.errors import UserError, suggest
 from tta_bench.terminal import say
 
 GROUPS = ("methods", "quantizers", "models", "data", "corruptions", "streams")
-LISTED = (*GROUPS, "layouts")  # with plugins that are no part of a cell
+LISTED = (*GROUPS, "layouts", "references")  # with plugins that are no part of a cell
 SLOW_SECONDS = 30.0  # importing torch from a cold disk takes about half of this
 # Whatever a plugin raises, also by exit(), is reported as an error of that plugin.
 BROKEN = (Exception, SystemExit)
