@@ -111,7 +111,8 @@ def test_nodes_that_join_get_the_code_and_one_that_does_not_fit_is_left_out(
     # One after the other: nodes that start together on one machine choose the same socket names.
     wait_for(lambda: "ray::Worker.run" in processes(node.pid).values())
     cluster.join(THIRD, PYTHONPATH=str(torch))
-    assert {row["node"] for row in workers.read(bench.results / "faults", 0)} >= {HEAD, OTHER}
+    # The process of a worker is there before the driver has given it a cell and written that.
+    wait_for(lambda: {row["node"] for row in workers.read(bench.results / "faults", 0)} >= {HEAD, OTHER})
     assert process.stderr is not None
     os.set_blocking(process.stderr.fileno(), False)
     told: list[str] = []
