@@ -39,12 +39,12 @@ def test_stays_and_frequencies_within_three_sigma(factor: Factor) -> None:
     stayed = states[1:] == states[:-1]
     for state, stay in enumerate(factor.stays):
         here = stayed[states[:-1] == state]
-        assert abs(here.mean() - stay) < 3.5 * np.sqrt(stay * (1 - stay) / len(here))
+        assert abs(here.mean() - stay) < 3 * np.sqrt(stay * (1 - stay) / len(here))
     share = np.bincount(states, minlength=factor.states) / len(states)
     # Runs, not images, are independent: the effective number of images is smaller by (1 + a)/(1 - a).
     effective = len(states) * (1 - factor.stay) / (1 + factor.stay)
     expected = factor.frequencies / factor.frequencies.sum()
-    assert np.all(np.abs(share - expected) < 3.5 * np.sqrt(expected * (1 - expected) / effective))
+    assert np.all(np.abs(share - expected) < 3 * np.sqrt(expected * (1 - expected) / effective))
     assert factor.frequencies[0] / factor.frequencies[-1] == pytest.approx(factor.imbalance)
 
 
