@@ -30,9 +30,11 @@ from tta_bench_quantizers._core.sites import (
     site_fields,
 )
 from tta_bench_quantizers._engines.install import (
+    expected_integer_sites,
     install_engine_,
     integer_sites_of,
     network_files_of,
+    unsupported_export_of,
     unsupported_network,
 )
 from tta_bench_quantizers._engines.option import Engine, EngineOption
@@ -92,7 +94,15 @@ class UniformQuantizer(EngineOption, SiteReporting):
     def integer_sites(self, quantised: Model) -> list[str]:
         return integer_sites_of(self.engine, quantised)
 
+    def expected_integer_sites(self, model: Model) -> list[str]:
+        return expected_integer_sites(self.engine, model, list(self.site_bits(model)))
+
+    def unsupported_export(self, model: Model) -> str | None:
+        return unsupported_export_of(model)
+
     def network_files(self, model: Model) -> dict[str, bytes]:
+        if self.unsupported_export(model) is not None:
+            return super().network_files(model)  # raises it
         return network_files_of(model)
 
     def packed_bytes(self, model: Model) -> int:

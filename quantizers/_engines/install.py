@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from types import MappingProxyType
 
 from torch import nn
 
 from tta_bench.api import Model
 from tta_bench_quantizers._core.layers import QuantConv2d, QuantLayer, QuantLinear
-from tta_bench_quantizers._core.sites import replace_module
+from tta_bench_quantizers._core.sites import head_site, replace_module
 from tta_bench_quantizers._engines.affine_layers import AffineIntegerConv2d, AffineIntegerLinear
 from tta_bench_quantizers._engines.integer_layers import (
+    NO_GRIDS,
     InputGrid,
     IntegerConv2d,
     IntegerLayer,
@@ -22,7 +22,6 @@ from tta_bench_quantizers._engines.integer_layers import (
 )
 from tta_bench_quantizers._engines.option import Engine
 
-NO_GRIDS: Mapping[str, InputGrid] = MappingProxyType({})
 ONNX = ("onnx", "onnxruntime")
 
 
@@ -37,21 +36,21 @@ def unsupported_network(engine: Engine, model: Model) -> str | None:
     return network.unsupported_network(model)
 
 
-def install_engine_(engine: Engine, model: Model) -> None:
-    """Let the engine compute a simulated network, in place."""
-    if engine == "torch-int8":
-        integer_layers_(model.net)
-    elif engine == "onnxruntime":
-        from tta_bench_quantizers._engines.onnx_graphs import network
-
-        network.sessions_(model)
-
-
-def integer_layers_(net: nn.Module, grids: Mapping[str, InputGrid] = NO_GRIDS) -> None:
-    """Replace every simulated layer that can be computed in integers.
+def install_engine_(engine: Engine, model: Model, grids: Mapping[str, InputGrid] = NO_GRIDS) -> None:
+    """Let the engine compute a simulated network, in place.
 
     `grids` has the grid of the input of layers, by name, that do not quantise their input themselves.
     """
+    if engine == "torch-int8":
+        integer_layers_(model.net, grids)
+    elif engine == "onnxruntime":
+        from tta_bench_quantizers._engines.onnx_graphs import network
+
+        network.sessions_(model, grids)
+
+
+def integer_layers_(net: nn.Module, grids: Mapping[str, InputGrid]) -> None:
+    """Replace every simulated layer that can be computed in integers."""
     for name, module in list(net.named_modules()):
         if isinstance(module, QuantLayer):
             grid = grids.get(name) or grid_of(module.input)
@@ -73,6 +72,20 @@ def _in_integers(layer: QuantLayer, grid: InputGrid) -> IntegerLayer | None:
     return AffineIntegerConv2d(layer, grid) if layer.geometry[3] == 1 else None
 
 
+def expected_integer_sites(engine: Engine, model: Model, sites: Sequence[str]) -> list[str]:
+    """The sites of an unquantised network that an engine has to compute in integers.
+
+    The first convolution is in float, because a pixel prompt is added to its input. `onnxruntime` leaves all
+    that stands before the blocks of a convolutional network in float.
+    """
+    if model.tokens:
+        return list(sites)
+    if engine == "torch-int8":
+        return list(sites[1:])
+    inside = {module for block in model.blocks for module in block.modules()}
+    return [site for site in sites if model.net.get_submodule(site) in inside or site == head_site(model)]
+
+
 def integer_sites_of(engine: Engine, model: Model) -> list[str]:
     """The sites that the engine computes in integers."""
     if engine == "torch-int8":
@@ -82,6 +95,15 @@ def integer_sites_of(engine: Engine, model: Model) -> list[str]:
 
         return network.session_sites(model)
     return []
+
+
+def unsupported_export_of(model: Model) -> str | None:
+    """Why a network has no form as ONNX files here; None if it has."""
+    if reason := unsupported_network("onnxruntime", model):
+        return reason
+    from tta_bench_quantizers._engines.onnx_graphs import network
+
+    return network.unsupported_export(model)
 
 
 def network_files_of(model: Model) -> dict[str, bytes]:

@@ -7,6 +7,8 @@ float tensors as before. The weight is packed once and shared by all copies of a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +18,7 @@ from tta_bench_quantizers._core.activations import UniformActivation
 from tta_bench_quantizers._core.fake_quantization import dequantize
 from tta_bench_quantizers._core.layers import QuantConv2d, QuantLayer, QuantLinear
 from tta_bench_quantizers._core.straight_through import DifferentiableActivation
+from tta_bench_quantizers._engines.not_a_number import nan_images_, nan_rows_
 from tta_bench_quantizers._engines.unsigned_codes import unsigned_codes
 
 FLOAT_OUTPUT: Any = (
@@ -33,6 +36,9 @@ class InputGrid(NamedTuple):
 
     scale: float
     zero: int
+
+
+NO_GRIDS: Mapping[str, InputGrid] = MappingProxyType({})
 
 
 class PackedWeight:
@@ -80,10 +86,11 @@ class IntegerLinear(IntegerLayer):
         self.in_features, self.out_features = layer.in_features, layer.out_features
 
     def forward(self, x: Tensor) -> Tensor:
-        codes, weight = unsigned_codes(x, *self.grid), self.packed
-        return torch.ops.onednn.qlinear_pointwise(
+        (codes, has_nan), weight = unsigned_codes(x, *self.grid), self.packed
+        output = torch.ops.onednn.qlinear_pointwise(
             codes, *self.grid, weight.packed, weight.scale, weight.zeros, self.bias, *FLOAT_OUTPUT
         )
+        return nan_rows_(output, x) if has_nan else output
 
 
 class IntegerConv2d(IntegerLayer):
@@ -96,12 +103,9 @@ class IntegerConv2d(IntegerLayer):
         self.geometry = geometry
 
     def forward(self, x: Tensor) -> Tensor:
-        codes, weight = (
-            unsigned_codes(x, *self.grid).contiguous(memory_format=torch.channels_last),
-            self.packed,
-        )
-        return torch.ops.onednn.qconv_pointwise(
-            codes,
+        (codes, has_nan), weight = unsigned_codes(x, *self.grid), self.packed
+        output = torch.ops.onednn.qconv_pointwise(
+            codes.contiguous(memory_format=torch.channels_last),
             *self.grid,
             weight.packed,
             weight.scale,
@@ -110,18 +114,12 @@ class IntegerConv2d(IntegerLayer):
             *self.geometry,
             *FLOAT_OUTPUT,
         )
+        return nan_images_(output, x) if has_nan else output
 
 
 def integer_layers(net: nn.Module) -> list[str]:
     """Names of the layers whose products are computed in integers."""
     return [name for name, module in net.named_modules() if isinstance(module, IntegerLayer)]
-
-
-def input_grid(module: nn.Module) -> InputGrid | None:
-    """The grid of the input of a layer that multiplies 8-bit codes (one grid, symmetric weights), or None."""
-    if not isinstance(module, QuantLayer) or module.zero is not None or module.bits != 8:
-        return None
-    return grid_of(module.input)
 
 
 def grid_of(quantiser: nn.Module) -> InputGrid | None:

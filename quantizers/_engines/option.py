@@ -28,6 +28,10 @@ class EngineOption(Quantizer):
     def norms_in_graph(self) -> bool:  # type: ignore[override]
         return self.engine == "onnxruntime"
 
+    @property
+    def engine_package(self) -> str:  # type: ignore[override]
+        return "onnxruntime" if self.engine == "onnxruntime" else ""
+
     def simulated(self) -> Quantizer | None:
         if self.engine == "simulated":
             return None

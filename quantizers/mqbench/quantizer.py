@@ -24,7 +24,7 @@ from tta_bench_quantizers._core.packing import Packing, packed_bytes
 from tta_bench_quantizers._core.report import SiteReporting
 from tta_bench_quantizers._core.sites import head_site, layer_sites, named_fields, replace_module, site_fields
 from tta_bench_quantizers._core.straight_through import DifferentiableActivation
-from tta_bench_quantizers._engines.install import integer_layers_, integer_sites_of
+from tta_bench_quantizers._engines import install
 from tta_bench_quantizers._engines.integer_layers import InputGrid, grid_of
 from tta_bench_quantizers._engines.option import Engine, EngineOption
 from tta_bench_quantizers.mqbench.observer import activation_parameters, weight_parameters
@@ -63,10 +63,21 @@ class MqBench(EngineOption, SiteReporting, BlockwiseQuantizer):
         return "" if self.engine == "simulated" else f"mqbench {self.engine}"
 
     def unsupported(self, model: Model) -> str | None:
-        reason = unsupported_network(model) or super().unsupported(model)
-        if reason is None and self.engine == "onnxruntime":
-            return "engine onnxruntime cannot compute zero points of weights for each channel; torch-int8 can"
-        return reason
+        return (
+            unsupported_network(model)
+            or super().unsupported(model)
+            or install.unsupported_network(self.engine, model)
+            or self._unsupported_groups(model)
+        )
+
+    def _unsupported_groups(self, model: Model) -> str | None:
+        """The reason if the network has grouped convolutions, whose groups have different input sums."""
+        if self.engine != "torch-int8" or all(layer.groups == 1 for layer in _convolutions(model)):
+            return None
+        return (
+            f"engine torch-int8 has no zero points of weights in grouped convolutions, and {model.name} "
+            "has such convolutions"
+        )
 
     def calibrate_blocks(self, model: Model, images: Tensor, progress: Progress, once: Once) -> Calibration:
         widths = self.weight_bits(model)
@@ -106,11 +117,13 @@ class MqBench(EngineOption, SiteReporting, BlockwiseQuantizer):
 
     def apply(self, model: Model, calibration: Calibration) -> None:
         grids = self._simulate_(model, calibration)
-        if self.engine == "torch-int8":
-            integer_layers_(model.net, grids)
+        install.install_engine_(self.engine, model, grids)
 
     def integer_sites(self, quantised: Model) -> list[str]:
-        return integer_sites_of(self.engine, quantised)
+        return install.integer_sites_of(self.engine, quantised)
+
+    def expected_integer_sites(self, model: Model) -> list[str]:
+        return install.expected_integer_sites(self.engine, model, list(self.weight_bits(model)))
 
     def _simulate_(self, model: Model, calibration: Calibration) -> dict[str, InputGrid]:
         """Quantise a network; the grid of the input of each layer behind the first, if it has 8 bits."""
@@ -152,6 +165,10 @@ class MqBench(EngineOption, SiteReporting, BlockwiseQuantizer):
         inner, edges = Bits.parse(self.bits).activation, (INPUT, POOLED)
         sites = tensor_sites(model)
         return {s.producer: EDGE_BITS if s.producer in edges else inner for s in sites}
+
+
+def _convolutions(model: Model) -> list[nn.Conv2d]:
+    return [layer for layer in layer_sites(model).values() if isinstance(layer, nn.Conv2d)]
 
 
 def fit_weight(weight: Tensor, bits: int) -> dict[str, Tensor]:

@@ -51,6 +51,17 @@ def test_a_problem_ends_with_one_and_a_remedy(monkeypatch: pytest.MonkeyPatch, t
     assert "Not usable: 1 to fix" in outcome.output
 
 
+@pytest.mark.parametrize("known", ["1.31.0", ""])
+def test_the_engine_of_the_extra_is_named_if_it_is_installed(
+    monkeypatch: pytest.MonkeyPatch, known: str
+) -> None:
+    real = doctor.installed
+    monkeypatch.setattr(doctor, "installed", lambda p: known if p == "onnxruntime" else real(p))
+    found = only(doctor.packages())
+    assert found.state == OK
+    assert ("onnxruntime" in found.found) == bool(known)
+
+
 def test_a_wrong_python_and_wrong_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor.platform, "python_version", lambda: "3.8.1")
     assert only(doctor.python()).state == PROBLEM

@@ -10,11 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import timm
 import torch
+from torch import nn
 
 from tests.helpers.command import tta_bench
+from tta_bench.api import Model
 from tta_bench.data.cifar10.mini import Cifar10Mini
+from tta_bench.errors import Unsupported
 from tta_bench.models.micro import ResNetMicro, VitMicro
+from tta_bench.models.resnet import ResNetModel
+from tta_bench.models.vit import VitModel
 from tta_bench_quantizers.uniform import UniformQuantizer
 
 NETWORKS = {"vit-micro": VitMicro, "resnet-micro": ResNetMicro}
@@ -80,6 +86,78 @@ def test_the_head_is_that_of_the_engine(tmp_path: Path) -> None:
     z = torch.randn(5, 64, generator=torch.Generator().manual_seed(0))
     (logits,) = onnxruntime.InferenceSession(files["head.onnx"]).run(None, {"input": z[:, None].numpy()})
     assert np.array_equal(logits[:, 0], engine.head(z).numpy())
+
+
+SMALL_VIT = dict(img_size=32, patch_size=8, embed_dim=32, depth=2, num_heads=2)
+NOT_EXPORTED = [
+    ("vit_tiny_patch16_224", SMALL_VIT | {"pre_norm": True}, "the norm before the blocks"),
+    ("vit_tiny_patch16_224", SMALL_VIT | {"global_pool": "avg"}, "the pooling of tokens"),
+    ("vit_tiny_patch16_224", SMALL_VIT | {"fc_norm": True}, "the pooling of tokens"),
+    ("vit_tiny_patch16_224", SMALL_VIT | {"pos_embed": "none"}, "tokens without learned positions"),
+    ("resnet18", {"stem_type": "deep"}, "the stem of several layers"),
+    ("resnet18", {"replace_stem_pool": True}, "the pooling behind the first convolution"),
+    ("resnet18", {"global_pool": "max"}, "the pooling of features"),
+    ("resnet18", {"act_layer": nn.SiLU}, "of block layer1.0"),
+]
+
+
+def small(name: str, params: dict[str, Any]) -> Model:
+    """A network of timm without weights."""
+    net = timm.create_model(name, num_classes=10, **params).eval().requires_grad_(False)
+    adapter: Any = VitModel if name.startswith("vit") else ResNetModel
+    return adapter(net, name=name, num_classes=10, input_size=32, mean=[0.5] * 3, std=[0.5] * 3)
+
+
+@with_onnx
+@pytest.mark.parametrize(("name", "params", "part"), NOT_EXPORTED)
+def test_networks_of_which_files_would_lack_a_part_are_refused(
+    name: str, params: dict[str, Any], part: str
+) -> None:
+    reason = UniformQuantizer(engine="onnxruntime").unsupported_export(small(name, params))
+    assert part in (reason or "")
+    with pytest.raises(Unsupported, match=part):
+        UniformQuantizer().network_files(small(name, params))
+
+
+@with_onnx
+@pytest.mark.parametrize(("name", "params"), [("vit_tiny_patch16_224", SMALL_VIT), ("resnet18", {})])
+def test_plain_networks_of_timm_have_files(name: str, params: dict[str, Any]) -> None:
+    scheme, images = UniformQuantizer(scale="minmax"), torch.rand(2, 3, 32, 32)
+    assert scheme.unsupported_export(small(name, params)) is None
+    assert "head.onnx" in scheme.network_files(scheme.quantize(small(name, params), images))
+
+
+@with_onnx
+@pytest.mark.parametrize("engine", ["torch-int8", "onnxruntime"])
+def test_sites_of_a_deep_stem_are_expected_where_the_engine_computes_them(engine: str) -> None:
+    scheme, model = UniformQuantizer(scale="minmax", engine=engine), small("resnet18", {"stem_type": "deep"})
+    expected = scheme.expected_integer_sites(model)
+    assert ("conv1.3" in expected) == (engine == "torch-int8")
+    assert set(scheme.integer_sites(scheme.quantize(model, torch.rand(2, 3, 32, 32)))) == set(expected)
+
+
+@with_onnx
+def test_the_command_refuses_before_it_calibrates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build = VitMicro.build
+
+    def with_norm(self: VitMicro) -> Model:
+        model = build(self)
+        model.net.norm_pre = nn.LayerNorm(64)
+        return model
+
+    monkeypatch.setattr(VitMicro, "build", with_norm)
+    monkeypatch.setattr(UniformQuantizer, "calibrate", lambda *_: pytest.fail("it calibrates"))
+    outcome = tta_bench("export", "--model", "vit-micro", "--output", tmp_path / "network")
+    assert outcome.returncode == 2
+    assert "an export of vit-micro would have no graph of the norm before the blocks" in outcome.stderr
+    assert not (tmp_path / "network").exists()
+
+
+@with_onnx
+def test_mqbench_has_an_engine_but_no_files(tmp_path: Path) -> None:
+    outcome = tta_bench("export", "--model", "resnet-micro", "--quantizer", "mqbench", "--output", tmp_path)
+    assert outcome.returncode == 2
+    assert "MqBench has no form as ONNX files" in outcome.stderr
 
 
 @with_onnx

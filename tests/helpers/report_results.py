@@ -213,7 +213,7 @@ def _description(cell: Record, method: Method) -> Record:
         "weights_sha256": WEIGHTS,
         "code": {},
         "environments": {"here": here | {"versions": versions}},
-    } | ({} if engine is None else {"engine": agreed, "resident_bytes": 250 * 2**20})
+    } | ({} if engine is None else {"engine": agreed, "model_resident_bytes": 250 * 2**20})
 
 
 def _domain(grid: Grid, cell: Record, method: Method, round_: int, corruption: str, severity: int) -> Record:

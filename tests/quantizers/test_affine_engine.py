@@ -1,4 +1,4 @@
-"""Engine `torch-int8` on weights with zero points: `mqbench` in integers gives the simulated numbers."""
+"""Engines on weights with zero points: `mqbench` in integers gives the simulated numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.quantizers.test_engines import model_of, shown
+from tests.quantizers.test_engines import ENGINES, model_of, shown
 from tta_bench import testing
 from tta_bench.api import Model
 from tta_bench.api.agreement import agreement
@@ -26,11 +26,16 @@ def mqbench(engine: str) -> Model:
     return MqBench(engine=engine).quantize(model_of("resnet"), images)
 
 
-def test_mqbench_has_the_same_weights_and_layers_in_integers() -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_all_layers_but_the_first_are_in_integers(engine: str) -> None:
+    scheme, wanted = MqBench(engine=engine), set(MqBench().weight_bits(model_of("resnet"))) - {"conv1"}
+    assert set(scheme.integer_sites(mqbench(engine))) == wanted
+    assert set(scheme.expected_integer_sites(model_of("resnet"))) == wanted
+
+
+def test_weights_are_those_of_the_simulation() -> None:
     simulation, engine = mqbench("simulated"), mqbench("torch-int8")
-    wanted = set(MqBench().weight_bits(model_of("resnet"))) - {"conv1"}
-    assert set(MqBench(engine="torch-int8").integer_sites(engine)) == wanted
-    for name in wanted:
+    for name in MqBench(engine="torch-int8").integer_sites(engine):
         mine, theirs = (model.net.get_submodule(name).weight for model in (engine, simulation))
         assert torch.allclose(mine, theirs, rtol=0, atol=1e-6 * float(theirs.abs().max())), name
 
@@ -66,10 +71,42 @@ def test_affine_layers_without_bias_and_with_padding(zeros: tuple[int, int]) -> 
 
 
 @pytest.mark.parametrize("domain", [("clean", 0), ("gaussian_noise", 5), ("fog", 5), ("pixelate", 5)])
-def test_mqbench_in_integers_agrees_with_the_simulation(domain: tuple[str, int]) -> None:
-    found = agreement(mqbench("torch-int8"), mqbench("simulated"), shown(*domain))
+@pytest.mark.parametrize("engine", ENGINES)
+def test_mqbench_in_integers_agrees_with_the_simulation(engine: str, domain: tuple[str, int]) -> None:
+    found = agreement(mqbench(engine), mqbench("simulated"), shown(*domain))
     assert found.share >= 0.98
     assert found.largest_difference < 0.5
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_hidden_states_between_blocks_are_those_of_the_simulation(engine: str) -> None:
+    """Every block output but the last is on the grid that its readers share, shortcuts too."""
+    seen: list[list[Tensor]] = []
+    for model in (mqbench(engine), mqbench("simulated")):
+        with torch.no_grad():
+            hidden, states = model.enter(model.stem(shown()[:16])), list[Tensor]()
+            for block in model.blocks:
+                hidden = block(hidden.clone())
+                states.append(hidden.clone())
+        seen.append(states)
+    for mine, theirs in zip(*seen, strict=True):
+        assert (mine - theirs).abs().mean() < 1e-2 * theirs.abs().mean()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_batch_statistics_agree(engine: str) -> None:
+    model, simulation = deepcopy(mqbench(engine)), deepcopy(mqbench("simulated"))
+    for each in (model, simulation):
+        each.use_batch_statistics()
+    assert agreement(model, simulation, shown("fog", 5)).share >= 0.98
+
+
+def test_grouped_convolutions_are_refused() -> None:
+    """Their groups have different input sums; the layers would stay in float without notice."""
+    model = model_of("resnet")
+    model.blocks[1].conv2 = nn.Conv2d(16, 16, 3, padding=1, groups=4, bias=False)
+    assert "grouped convolutions" in (MqBench(engine="torch-int8").unsupported(model) or "")
+    assert MqBench().unsupported(model) is None
 
 
 def test_reconstruction_is_that_of_the_simulation() -> None:
@@ -84,5 +121,6 @@ def test_reconstruction_is_that_of_the_simulation() -> None:
     assert all(torch.equal(one[key], other[key]) for key in one)
 
 
-def test_contract_of_mqbench_in_integers() -> None:
-    testing.check("quantizers", "mqbench", engine="torch-int8")
+@pytest.mark.parametrize("engine", ENGINES)
+def test_contract_of_mqbench_in_integers(engine: str) -> None:
+    testing.check("quantizers", "mqbench", engine=engine)

@@ -119,7 +119,7 @@ def test_engines_are_those_of_the_layout(tmp_path: Path, number: int) -> None:
     found, table = gather([store]), build(frames.load(store), "engines", round=number)
     given = _packed(found, "engines", number)
     assert [column["key"] for column in given["columns"]] == [
-        "accuracy", "agreement", "milliseconds", "resident_mib", "packed_mib",
+        "accuracy", "agreement", "memory_mib", "packed_mib", "resident_mib", "ms_per_image",
     ]  # fmt: skip
     rows = found["streams"][0]["rows"]
     for line, (group, row) in zip(given["rows"], table.rows, strict=True):
@@ -132,7 +132,7 @@ def test_engines_are_those_of_the_layout(tmp_path: Path, number: int) -> None:
         assert (facts["label"], facts["model"], facts["group"]) == (row.label, group.model, group.label)
         engine = group.quantizer.partition(" ")[2]
         assert shown[1] == ("96.9" if engine else None)
-        assert shown[3] == ("250" if engine else None)
+        assert shown[4] == ("250" if engine else None)
     assert {row["quantization"] for row in rows} == {"q0 W8A8", "q1 torch-int8 W8A8", "q2 onnxruntime W8A8"}
 
 

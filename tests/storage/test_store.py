@@ -157,7 +157,7 @@ def test_a_lost_description_is_made_again_and_nothing_else(write_yaml: Write, tm
     def held() -> list[object]:
         # What the process measured while it computed a cell cannot be had again without computing it.
         found = [(store.description(cell.key) or {}, store.read(cell.key)) for cell in cells]
-        measured = {"resident_bytes", "measured_bytes"}
+        measured = {"model_resident_bytes", "measured_bytes"}
         return [
             (
                 {name: value for name, value in facts.items() if name not in measured},

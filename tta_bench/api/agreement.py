@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
 
 import torch
 from torch import Tensor
@@ -11,6 +13,7 @@ from tta_bench.api.model import Model
 from tta_bench.api.quantizer import Calibration, Quantizer
 
 LEAST_AGREEMENT = 0.95  # share of images whose predicted class must be that of the simulation
+SITES_NAMED = 3  # in a message
 BATCH = 16
 
 
@@ -34,23 +37,51 @@ class Agreement:
         )
 
 
+@dataclass(frozen=True)
+class CheckedAgreement(Agreement):
+    """An agreement, the sites in integers among those that have to be, and the version of the engine."""
+
+    integer_sites: int
+    expected_sites: int
+    version: str | None  # None: the engine is part of PyTorch
+
+
 def checked_agreement(
     quantizer: Quantizer, engine: Model, floating: Model, calibration: Calibration, images: Tensor
-) -> Agreement | None:
-    """The agreement of an engine with its simulation, or None without an engine; an error if it is too small.
+) -> CheckedAgreement | None:
+    """The agreement of an engine with its simulation, or None without an engine.
 
-    `floating` is the model before quantisation; it is quantised here.
+    It is an error if the engine leaves sites in float, or if the agreement is too small. `floating` is the
+    model before quantisation; it is quantised here.
     """
     scheme = quantizer.simulated()
     if scheme is None:
         return None
+    expected, integer = quantizer.expected_integer_sites(floating), quantizer.integer_sites(engine)
+    _refuse_float_sites(expected, integer)
     found = agreement(engine, scheme.install(floating, calibration), images)
     if not found.share >= LEAST_AGREEMENT:
         raise RuntimeError(
             f"the integer engine {found}. At least {LEAST_AGREEMENT:.0%} must agree: on this machine its "
             "numbers are not those of the scheme. Use engine: simulated, or another engine."
         )
-    return found
+    package = quantizer.engine_package
+    used = version(package) if package else None
+    sites = {"integer_sites": len(integer), "expected_sites": len(expected)}
+    return CheckedAgreement(**asdict(found), **sites, version=used)
+
+
+def _refuse_float_sites(expected: Sequence[str], integer: Sequence[str]) -> None:
+    """Raise if a site is in float: the figures of the cell would be those of another arithmetic."""
+    missing = [site for site in expected if site not in integer]
+    if not missing:
+        return
+    named, more = ", ".join(missing[:SITES_NAMED]), len(missing) - SITES_NAMED
+    raise RuntimeError(
+        f"the integer engine computes {len(expected) - len(missing)} of {len(expected)} sites in integers; "
+        f"in float are {named}{f' and {more} more' if more > 0 else ''}. Another version of the engine may "
+        "compute them. Use engine: simulated, or another engine."
+    )
 
 
 @torch.no_grad()

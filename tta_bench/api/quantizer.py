@@ -31,6 +31,7 @@ class Quantizer(Plugin):
     after_calibration: ClassVar[tuple[str, ...]] = ()  # fields that a calibration does not depend on
     cpu_only: bool = False  # the quantised model runs on no other device
     norms_in_graph: bool = False  # it reads parameters of norm layers, which cannot be replaced or hooked
+    engine_package: str = ""  # besides PyTorch, the package whose kernels multiply the integers
     summary: ClassVar[str] = ""
     bits: BitWidth = "W8A8"
 
@@ -78,9 +79,20 @@ class Quantizer(Plugin):
         """The sites whose products the quantised model really computes in integers."""
         return []
 
+    def expected_integer_sites(self, model: Model) -> list[str]:
+        """The sites of an unquantised `model` that the engine has to compute in integers.
+
+        A cell fails if `integer_sites` lacks one of them.
+        """
+        return []
+
+    def unsupported_export(self, model: Model) -> str | None:
+        """Why `network_files` cannot write this model, quantised or not; None if it can."""
+        return f"{type(self).__name__} has no form as ONNX files"
+
     def network_files(self, model: Model) -> dict[str, bytes]:
         """The quantised model as files for other programs, by name; raises Unsupported if it cannot."""
-        raise Unsupported(f"{type(self).__name__} has no form as ONNX files")
+        raise Unsupported(f"{self.unsupported_export(model)}")
 
     def calibration_set(self, source_images: Tensor) -> Tensor:
         """The clean images for calibration; raises Unsupported if they are needed and the data has none."""

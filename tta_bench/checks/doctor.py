@@ -75,8 +75,8 @@ def packages() -> Iterator[Finding]:
         found = here[requirement.name] or "not installed"
         yield Finding(f"package {requirement.name}", PROBLEM, found, f'pip install "{requirement}"')
     if not wrong:
-        named = ("tta-bench", "torch", "timm", "numpy", "ray")
-        shown = ", ".join(f"{name} {installed(name)}" for name in named)
+        named = ("tta-bench", "torch", "timm", "numpy", "ray", "onnxruntime")  # the last is an extra
+        shown = ", ".join(f"{name} {installed(name)}" for name in named if installed(name))
         yield Finding("packages", OK, f"{len(needed)} as required: {shown}")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from tta_bench.checks.quantization import QuantizationRequest, prepared
 from tta_bench.config.parameters import spelled_out
 from tta_bench.description import Description, columns
-from tta_bench.errors import Unsupported, UserError
+from tta_bench.errors import UserError
 from tta_bench.files import replacing
 from tta_bench.plugins import registry
 
@@ -23,13 +23,10 @@ def describe(request: QuantizationRequest, folder: Path) -> Description:
         raise UserError(f"{request.quantizer} has no integer engine and no graphs. Use --quantizer uniform.")
     chosen = [*request.params["quantizers"], f"engine={ENGINE}"]
     request = replace(request, params={**request.params, "quantizers": chosen})
-    scheme, model, _, calibration = prepared(request)
+    scheme, model, _, calibration = prepared(request, lambda scheme, model: scheme.unsupported_export(model))
     simulation = scheme.simulated()
     assert simulation is not None  # it has an engine
-    try:
-        files = scheme.network_files(simulation.install(model, calibration))
-    except Unsupported as reason:
-        raise UserError(f"{request.quantizer} on {request.model}: {reason}.") from None
+    files = scheme.network_files(simulation.install(model, calibration))
     _write(files, folder)
     sizes: list[dict[str, Any]] = [{"file": name, "bytes": len(content)} for name, content in files.items()]
     total = round(sum(map(len, files.values())) / MIB, 3)

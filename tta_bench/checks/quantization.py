@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -66,8 +66,13 @@ def describe(request: QuantizationRequest) -> Description:
     return Description(f"{head}\n\n{columns([_shown(row) for row in rows])}", summary | {"report": rows})
 
 
-def prepared(request: QuantizationRequest) -> tuple[Quantizer, Model, Tensor, Calibration]:
-    """The quantizer, the float model, the clean images, and the calibration that a run would use."""
+def prepared(
+    request: QuantizationRequest, unsupported: Callable[[Quantizer, Model], str | None] = lambda *_: None
+) -> tuple[Quantizer, Model, Tensor, Calibration]:
+    """The quantizer, the float model, the clean images, and the calibration that a run would use.
+
+    `unsupported` gives a further reason for an error before the calibration.
+    """
     torch.set_num_threads(request.threads)
     source: ModelSource = configured("models", request.model, request.settings("models"))
     bits = {"bits": request.bits} if request.bits else {}
@@ -75,7 +80,7 @@ def prepared(request: QuantizationRequest) -> tuple[Quantizer, Model, Tensor, Ca
     source.fetch()
     floating = source.build()
     images = _source_images(request, source, floating.input_size)
-    if reason := scheme.unsupported(floating):
+    if reason := scheme.unsupported(floating) or unsupported(scheme, floating):
         raise UserError(f"{request.quantizer} on {request.model}: {reason}.")
     return scheme, floating, images, _calibrated(request, source, scheme, floating, images)
 
@@ -96,6 +101,7 @@ def _engine_facts(
         row["integer_products"] = products.by_site.get(row["site"], 0)
     return {
         "integer_sites": len(products.by_site),
+        "expected_integer_sites": len(scheme.expected_integer_sites(floating)),
         "integer_products_percent": round(100 * products.share, 1),
         "products": products.all,
         "top1_agreement_percent": round(100 * compared.share, 1),

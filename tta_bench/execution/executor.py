@@ -21,7 +21,7 @@ from tta_bench.execution.cell.adaptation import Adaptation
 from tta_bench.execution.cell.cell_run import CellRun
 from tta_bench.execution.messages import Delivery, RunPolicy, Start, StopRequested
 from tta_bench.execution.model_cache import ModelCache
-from tta_bench.execution.process import choose_device, device_name, keep_freed_memory, resident_bytes
+from tta_bench.execution.process import choose_device, device_name, keep_freed_memory
 from tta_bench.execution.stream_reader import StreamReader
 from tta_bench.execution.time_limit import TimeLimit, within
 from tta_bench.footprint import account, cache
@@ -156,9 +156,8 @@ class Executor:
         return True
 
     def _counted(self, run: CellRun) -> Record | None:
-        """Memory at the end of a cell: CUDA's peak, and all that this process holds in main memory."""
-        found = {"measured_bytes": run.meter.peak_bytes or None, "resident_bytes": resident_bytes()}
-        return {name: size for name, size in found.items() if size is not None} or None
+        """The peak of memory that CUDA reports at the end of a cell."""
+        return {"measured_bytes": run.meter.peak_bytes} if run.meter.peak_bytes else None
 
     def _origin(self, cell: Cell, fingerprint: str) -> Record:
         """Which stream a cell has seen, and where."""
@@ -170,14 +169,17 @@ class Executor:
         cell = run.cell
         data = self.models.data(cell.data)
         notes = [data.note(), *map(data.domain_note, cell.visited)]
-        described = {
+        described: Record = {
             "weights_sha256": cell.model.fingerprint,
             "data_note": "; ".join(dict.fromkeys(filter(None, notes))),
             "code": {plugin.label: plugin.code for plugin in cell.plugins},
             "environments": {self.environment_id: self.environment},
         }
         if (agreement := self.models.agreement(cell)) is not None:
-            described["engine"] = {"name": cell.quantizer.params["engine"], **asdict(agreement)}
+            facts = {name: value for name, value in asdict(agreement).items() if value is not None}
+            described["engine"] = {"name": cell.quantizer.params["engine"], **facts}
+        if (added := self.models.added_bytes(cell)) is not None:
+            described["model_resident_bytes"] = added
         if run.start.described:
             return described
         report = cache.of(cell)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 from collections import OrderedDict
 
 import torch
@@ -12,7 +13,9 @@ from tta_bench.api import Data, Model, Quantizer
 from tta_bench.api.agreement import Agreement, checked_agreement
 from tta_bench.errors import Unsupported
 from tta_bench.execution import calibration
+from tta_bench.execution.process import resident_bytes
 from tta_bench.grid import Cell
+from tta_bench.models.micro import VitMicro
 from tta_bench.models.restricted import restrict_classes_
 from tta_bench.plugins.identity import PluginIdentity
 
@@ -23,6 +26,7 @@ class ModelCache:
     """Builds models on first use, keeps the last few in main memory, and copies them to its device.
 
     Calibrations are always made on the CPU, so that integer codes and scales do not depend on the device.
+    The main memory that each network adds is measured; cells that share a network share the figure, too.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -30,6 +34,7 @@ class ModelCache:
         self._data: dict[str, Data] = {}
         self._models: OrderedDict[str, Model] = OrderedDict()
         self._agreements: dict[str, Agreement | None] = {}
+        self._added_bytes: dict[str, int] = {}
 
     def data(self, identity: PluginIdentity) -> Data:
         """The data of a cell."""
@@ -45,7 +50,7 @@ class ModelCache:
         """A copy of the cell's quantised model."""
         known = _known(cell)
         if known not in self._models:
-            self._models[known] = self._build(cell)
+            self._models[known] = self._measured(cell)
         self._models.move_to_end(known)
         while len(self._models) > MODELS_KEPT:
             self._models.popitem(last=False)
@@ -54,6 +59,20 @@ class ModelCache:
     def agreement(self, cell: Cell) -> Agreement | None:
         """How well the engine of the cell's quantizer agrees with its simulation; None for a simulation."""
         return self._agreements[_known(cell)]
+
+    def added_bytes(self, cell: Cell) -> int | None:
+        """Main memory that the cell's network added to this process; None where it cannot be read."""
+        return self._added_bytes.get(_known(cell))
+
+    def _measured(self, cell: Cell) -> Model:
+        self.source_images(cell.data)  # read before, so that they do not count
+        _load_libraries(cell)
+        before = _settled_bytes()
+        model = self._build(cell)
+        after = _settled_bytes()
+        if before is not None and after is not None:
+            self._added_bytes[_known(cell)] = max(0, after - before)
+        return model
 
     def _build(self, cell: Cell) -> Model:
         model: Model = cell.model.make().build()
@@ -79,3 +98,17 @@ class ModelCache:
 def _known(cell: Cell) -> str:
     """What a quantised model is made from."""
     return "/".join(plugin.digest for plugin in (cell.model, cell.quantizer, cell.data))
+
+
+def _load_libraries(cell: Cell) -> None:
+    """Import what the first network of a process needs besides its own memory."""
+    small = VitMicro().build()
+    small(torch.zeros(1, 3, small.input_size, small.input_size))
+    quantizer: Quantizer = cell.quantizer.make()
+    quantizer.unsupported(small)
+
+
+def _settled_bytes() -> int | None:
+    """Main memory of this process without garbage."""
+    gc.collect()
+    return resident_bytes()

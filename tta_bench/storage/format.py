@@ -171,6 +171,9 @@ class EngineFacts(StoredDict):
     images: Positive  # that both predicted
     same_top1: Count
     largest_difference: Annotated[float, Field(ge=0)]  # of any logit
+    integer_sites: NotRequired[Count]  # sites in integers …
+    expected_sites: NotRequired[Count]  # … among those that have to be
+    version: NotRequired[str]  # of the engine's package, unless that is PyTorch
 
 
 class CellDescription(StoredDict):
@@ -185,7 +188,7 @@ class CellDescription(StoredDict):
     memory_bytes: NotRequired[Count]
     packed_bytes: NotRequired[Count]
     measured_bytes: NotRequired[Count]
-    resident_bytes: NotRequired[Count]  # of the whole process, with everything else that it holds
+    model_resident_bytes: NotRequired[Count]  # main memory that the model added when it was loaded
 
 
 class PluginRow(StoredDict):

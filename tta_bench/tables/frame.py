@@ -31,7 +31,12 @@ FACTS = (
     "data_note",
     "engine_note",
 )
-MEMORY = ("memory", "packed", "measured", "resident")
+MEMORY = {
+    "memory_mib": "memory_bytes",
+    "packed_mib": "packed_bytes",
+    "measured_mib": "measured_bytes",
+    "resident_mib": "model_resident_bytes",
+}
 ORDERS = ("model_order", "quantizer_order", "method_order")
 INTEGERS = ("seed", "threads", "batch_size", "rounds")
 COUNTS = (
@@ -195,10 +200,7 @@ class _Columns:
                 **texts,
                 "repeats": number["repeats"],
                 **{name: np.concatenate(found) for name, found in self.batches.items()},
-                **{
-                    name: spread(name)
-                    for name in ("threads", "agreement", *(f"{name}_mib" for name in MEMORY))
-                },
+                **{name: spread(name) for name in ("threads", "agreement", *MEMORY)},
                 **{name: spread(name) for name in ("backprop", "other_code", *FACTS)},
                 **{name: spread(name) for name in ("batch_size", "rounds", *ORDERS)},
                 "domain_order": place[3],
@@ -266,7 +268,7 @@ def _texts(ok: Iterable[Record], environments: Record) -> Iterator[tuple[str, It
 
 def _facts(cell: Record, facts: Record, lines: Sequence[Record]) -> dict[str, Any]:
     """The facts that all rows of a cell share."""
-    labels, sizes = cell["labels"], {f"{name}_mib": facts.get(f"{name}_bytes") for name in MEMORY}
+    labels, sizes = cell["labels"], {name: facts.get(field) for name, field in MEMORY.items()}
     own = ("key", "bits", "seed", "reset", "code", "rounds", "batch_size", "variant", "backprop", "threads")
     return {
         **{name: cell[name] for name in own},
@@ -297,10 +299,12 @@ def _engine_note(engine: Record | None) -> str:
     """The footnote of a cell on an integer engine; empty for a simulation."""
     if engine is None:
         return ""
+    name, expected = f"{engine['name']} {engine.get('version', '')}".strip(), engine.get("expected_sites")
+    sites = f"; {engine['integer_sites']} of {expected} sites in integers" if expected else ""
     return (
-        f"{engine['name']} against the simulation when it was loaded: the same class on "
+        f"{name} against the simulation when it was loaded: the same class on "
         f"{engine['same_top1']} of {engine['images']} calibration images, logits within "
-        f"{engine['largest_difference']:.2g}"
+        f"{engine['largest_difference']:.2g}{sites}"
     )
 
 

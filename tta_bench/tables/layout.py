@@ -68,8 +68,9 @@ def no_slot(slots: DataFrame) -> Series:
 class ColumnSpec:
     """A column and how to compute it: `measure` takes the records in the slots that it `needs`.
 
-    A `fact` is known without results, so it is shown as soon as one seed has it. A row without a cell in one
-    of the `facets` gets a dash. A column that `ranks` another one, or that `compares` the rows with one of
+    A `fact` is known without results, so it is shown as soon as one seed has it. An `optional` fact does
+    not apply to all rows: the dash of a row without it has no footnote. A row without a cell in one of the
+    `facets` gets a dash. A column that `ranks` another one, or that `compares` the rows with one of
     them, has no measure: it is computed from all rows of a group. A `mark` explains a number in a footnote.
     If facets are `repetitions`, intervals and ranks of a column of accuracies are about other facets.
     """
@@ -78,6 +79,7 @@ class ColumnSpec:
     measure: Measure | None = None
     needs: Slots = no_slot
     fact: bool = False
+    optional: bool = False
     facets: tuple[str, ...] = ()
     repetitions: bool = False
     citation: Citation | None = None

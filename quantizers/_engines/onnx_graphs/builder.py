@@ -16,8 +16,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
+from tta_bench_quantizers._core.fake_quantization import per_row
 from tta_bench_quantizers._core.layers import QuantConv2d, QuantLayer
-from tta_bench_quantizers._engines.integer_layers import input_grid
+from tta_bench_quantizers._engines.integer_layers import InputGrid, grid_of
 
 OPSET = 21
 IR_VERSION = 10
@@ -60,19 +61,35 @@ class GraphBuilder:
 
     # Quantised layers ----------------------------------------------------------------------------
 
-    def quantized(self, x: str, layer: QuantLayer) -> tuple[str, str, str]:
-        """The codes of a layer's input, and the scale and the zero point that they have."""
-        grid = input_grid(layer)
-        assert grid is not None, "not a layer of 8-bit codes"
+    def quantized(self, x: str, layer: QuantLayer, grid: InputGrid | None = None) -> tuple[str, str, str]:
+        """The codes of a layer's input, and the scale and the zero point that they have.
+
+        `grid` is that of the input, if the layer does not quantise it itself.
+        """
+        grid = grid or grid_of(layer.input)
+        assert grid is not None, "the input has no codes"
+        assert layer.bits == 8, "not a layer of 8-bit codes"
+        return self.codes(x, grid)
+
+    def codes(self, x: str, grid: InputGrid) -> tuple[str, str, str]:
+        """Codes on a grid, and its scale and zero point."""
         scale, zero = self.constant(np.float32(grid.scale)), self.constant(np.uint8(grid.zero))
         return self.op("QuantizeLinear", x, scale, zero), scale, zero
+
+    def on_grid(self, x: str, grid: InputGrid) -> str:
+        """A tensor rounded to a grid, in float."""
+        return self.op("DequantizeLinear", *self.codes(x, grid))
 
     def product(self, codes: str, scale: str, zero: str, layer: QuantLayer, site: str) -> str:
         """codes · weightᵀ + bias over the last axis, for a weight [out, in] or [out, in, height, width]."""
         weight = layer.codes if layer.codes.dim() == 2 else layer.codes.permute(0, 2, 3, 1).flatten(1)
-        rows = layer.scale.reshape(-1).repeat_interleave(len(weight) // layer.scale.numel())
+        rows = per_row(layer.scale, weight).flatten()
         stored = self.constant(weight.T, f"{site}.codes"), self.constant(rows, f"{site}.scale")
-        zeros = self.constant(np.zeros(len(weight), np.int8))
+        zeros = self.constant(
+            np.zeros(len(weight), np.int8)
+            if layer.zero is None
+            else per_row(layer.zero, weight).flatten().to(layer.codes.dtype)
+        )
         factor = self.op("DequantizeLinear", *stored, zeros, axis=1)
         product = self.op("MatMul", self.op("DequantizeLinear", codes, scale, zero), factor, name=site)
         return product if layer.bias is None else self.op("Add", product, self.constant(layer.bias))
@@ -82,10 +99,10 @@ class GraphBuilder:
         assert isinstance(layer, QuantLayer)
         return self.product(*self.quantized(x, layer), layer, site)
 
-    def convolution(self, x: str, layer: nn.Module, site: str) -> str:
+    def convolution(self, x: str, layer: nn.Module, site: str, grid: InputGrid | None = None) -> str:
         """A quantised convolution of a feature map [batch, height, width, channels]."""
         assert isinstance(layer, QuantConv2d)
-        codes, scale, zero = self.quantized(x, layer)
+        codes, scale, zero = self.quantized(x, layer, grid)
         return self.product(self._windows(codes, zero, layer), scale, zero, layer, site)
 
     def _windows(self, codes: str, zero: str, layer: QuantConv2d) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torch import Tensor, nn
 
 from tta_bench.api import NORM_TYPES, Model
 from tta_bench_quantizers._core.sites import head_site, replace_module
-from tta_bench_quantizers._engines.integer_layers import PackedWeight
+from tta_bench_quantizers._engines.integer_layers import NO_GRIDS, InputGrid, PackedWeight
 from tta_bench_quantizers._engines.onnx_graphs import resnet, vit
 from tta_bench_quantizers._engines.onnx_graphs.builder import GraphBuilder
 from tta_bench_quantizers._engines.onnx_graphs.sessions import (
@@ -30,6 +30,12 @@ def unsupported_network(model: Model) -> str | None:
     return None if part is None else f"engine onnxruntime has no graph of {part} of {model.name}"
 
 
+def unsupported_export(model: Model) -> str | None:
+    """Why graphs cannot do all that a network does before and behind its blocks; None if they can."""
+    part = vit.unsupported_stem(model.net) if model.tokens else resnet.unsupported_stem(model.net)
+    return None if part is None else f"an export of {model.name} would have no graph of {part}"
+
+
 def head_graph(layer: Any, site: str) -> bytes:
     """The classifier on features [batch, 1, width]."""
     graph = GraphBuilder("head")
@@ -37,8 +43,11 @@ def head_graph(layer: Any, site: str) -> bytes:
     return graph.finish(logits, ["batch", 1, layer.out_features])
 
 
-def sessions_(model: Model) -> None:
-    """Replace all parts of a simulated network that have a graph."""
+def sessions_(model: Model, grids: Mapping[str, InputGrid] = NO_GRIDS) -> None:
+    """Replace all parts of a simulated network that have a graph.
+
+    `grids` has the grid of the input of layers, by name, that do not quantise their input themselves.
+    """
     tokens, names = model.tokens, {id(module): name for name, module in model.net.named_modules()}
     site = head_site(model)
     replace_module(model.net, site, HeadSession(head_graph(model.classifier, site)))
@@ -49,7 +58,7 @@ def sessions_(model: Model) -> None:
         module = (
             SessionModule(vit.block_graph(block, name), norms)
             if tokens
-            else FeatureMapSession(resnet.block_graph(block, name), norms)
+            else FeatureMapSession(resnet.block_graph(block, name, grids), norms)
         )
         replace_module(model.net, name, module)
     if tokens:

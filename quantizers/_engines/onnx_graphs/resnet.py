@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from timm.models.resnet import BasicBlock, Bottleneck
 from torch import nn
 
+from tta_bench_quantizers._core.layers import QuantConv2d
+from tta_bench_quantizers._engines.integer_layers import NO_GRIDS, InputGrid, grid_of
 from tta_bench_quantizers._engines.onnx_graphs.builder import GraphBuilder
 
+CONVOLUTION = nn.Conv2d | QuantConv2d
 STAGES = ("layer1", "layer2", "layer3", "layer4")
 
 
@@ -27,15 +31,38 @@ def _is_plain(block: Any) -> bool:
     if type(block) not in (BasicBlock, Bottleneck) or block.se is not None:
         return False
     shortcut = [] if block.downsample is None else list(block.downsample)
-    if [type(part) for part in shortcut] not in ([], [nn.Conv2d, nn.BatchNorm2d]):
+    if shortcut and (len(shortcut) != 2 or not isinstance(shortcut[0], CONVOLUTION)):
         return False
-    layers = [m for m in block.modules() if isinstance(m, nn.Conv2d)]
+    layers = [m for m in block.modules() if isinstance(m, CONVOLUTION)]
+    norms = [_norm(block, i) for i in range(1, _depth(block) + 1)] + shortcut[1:]
     return (
-        all(layer.groups == 1 and layer.dilation == (1, 1) for layer in layers)
-        and all(type(_norm(block, i)) is nn.BatchNorm2d for i in range(1, _depth(block) + 1))
+        all(map(_is_simple, layers))
+        and all(type(norm) is nn.BatchNorm2d and norm.affine for norm in norms)
         and all(isinstance(getattr(block, f"act{i}"), nn.ReLU) for i in range(1, _depth(block) + 1))
         and isinstance(block.aa, nn.Identity)
     )
+
+
+def _is_simple(layer: Any) -> bool:
+    """Whether a convolution, quantised or not, has neither groups nor dilation."""
+    if not isinstance(layer, QuantConv2d):
+        return layer.groups == 1 and layer.dilation == (1, 1)
+    return layer.geometry[2:] == ((1, 1), 1)
+
+
+def unsupported_stem(net: Any) -> str | None:
+    """The first part before or behind the blocks that an export has no graph of; None if it has all."""
+    conv, pool = net.conv1, net.maxpool
+    if not isinstance(conv, CONVOLUTION):
+        return "the stem of several layers"
+    if not _is_simple(conv):
+        return "the first convolution"
+    if type(net.bn1) is not nn.BatchNorm2d or not net.bn1.affine or not isinstance(net.act1, nn.ReLU):
+        return "the norm or the activation function behind the first convolution"
+    plain = type(pool) is nn.MaxPool2d and not pool.ceil_mode and pool.dilation == 1
+    if not plain and not isinstance(pool, nn.Identity):
+        return "the pooling behind the first convolution"
+    return None if getattr(net.global_pool, "pool_type", "") == "avg" else "the pooling of features"
 
 
 def _depth(block: Any) -> int:
@@ -47,22 +74,35 @@ def _norm(block: Any, number: int) -> Any:
     return getattr(block, f"bn{number}")
 
 
-def block_graph(block: Any, site: str) -> bytes:
-    """One residual block; parameters and stored statistics of its norms are inputs."""
+def block_graph(block: Any, site: str, grids: Mapping[str, InputGrid] = NO_GRIDS) -> bytes:
+    """One residual block; parameters and stored statistics of its norms are inputs.
+
+    `grids` has the grid of the input of layers, by name, that do not quantise their input themselves.
+    """
     graph = GraphBuilder(site)
     entering = graph.input("input", ["batch", "height", "width", block.conv1.codes.shape[1]])
     x, depth = entering, _depth(block)
     for number in range(1, depth + 1):
-        x = graph.convolution(x, getattr(block, f"conv{number}"), f"{site}.conv{number}")
+        name = f"{site}.conv{number}"
+        x = graph.convolution(x, getattr(block, f"conv{number}"), name, grids.get(name))
         x = graph.batch_norm(x, _norm(block, number), f"bn{number}")
         if number < depth:
             x = graph.op("Relu", x)
     if block.downsample is not None:
-        shortcut = graph.convolution(entering, block.downsample[0], f"{site}.downsample.0")
+        name = f"{site}.downsample.0"
+        shortcut = graph.convolution(entering, block.downsample[0], name, grids.get(name))
         entering = graph.batch_norm(shortcut, block.downsample[1], "downsample.1")
     total = graph.op("Relu", graph.op("Add", x, entering))
+    if (grid := _output_grid(block)) is not None:
+        total = graph.on_grid(total, grid)
     width = _norm(block, depth).num_features
     return graph.finish(total, ["batch", "out_height", "out_width", width])
+
+
+def _output_grid(block: Any) -> InputGrid | None:
+    """The grid on which a scheme quantises the block's output for all its readers; None if it does not."""
+    last = getattr(block, f"act{_depth(block)}")
+    return grid_of(last[-1]) if isinstance(last, nn.Sequential) else None
 
 
 def stem_graph(model: Any) -> bytes:

@@ -13,6 +13,8 @@ import onnxruntime
 import torch
 from torch import Tensor, nn
 
+from tta_bench_quantizers._engines.not_a_number import nan_images_
+
 INTEGER_OPERATORS = (
     "MatMulIntegerToFloat",
     "QLinearMatMul",
@@ -21,6 +23,8 @@ INTEGER_OPERATORS = (
     "DynamicQuantizeMatMul",
 )
 QUIET = 3  # errors only
+AS_WRITTEN = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+REMEDY = "Use engine torch-int8 or simulated for this method."
 PROVIDERS = ["CPUExecutionProvider"]
 
 
@@ -28,8 +32,14 @@ class Session:
     """An inference session, and the sites that its optimised graph computes in integers; copies share it."""
 
     def __init__(self, content: bytes) -> None:
-        self.integer_sites = _integer_sites(content)
-        self.session = onnxruntime.InferenceSession(content, _options(), providers=PROVIDERS)
+        with tempfile.TemporaryDirectory() as folder:
+            file = str(Path(folder) / "optimised.onnx")
+            _write_optimised(content, file)
+            self.integer_sites = _integer_sites(file)
+            # A session that optimises a graph keeps up to twice the memory of one that gets it optimised.
+            options = _options()
+            options.graph_optimization_level = AS_WRITTEN
+            self.session = onnxruntime.InferenceSession(file, options, providers=PROVIDERS)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Session:
         return self
@@ -40,14 +50,16 @@ class Session:
         return torch.from_numpy(output)
 
 
-def _integer_sites(content: bytes) -> list[str]:
-    """The nodes of the optimised graph that multiply integers; a session that writes it keeps more memory."""
-    with tempfile.TemporaryDirectory() as folder:
-        options, path = _options(), str(Path(folder) / "optimised.onnx")
-        options.optimized_model_filepath = path
-        onnxruntime.InferenceSession(content, options, providers=PROVIDERS)
-        nodes = onnx.load(path).graph.node
-        return [node.name for node in nodes if node.op_type in INTEGER_OPERATORS]
+def _write_optimised(content: bytes, file: str) -> None:
+    """Write the graph as ONNX Runtime computes it on this processor."""
+    options = _options()
+    options.optimized_model_filepath = file
+    onnxruntime.InferenceSession(content, options, providers=PROVIDERS)
+
+
+def _integer_sites(file: str) -> list[str]:
+    """The nodes of an optimised graph that multiply integers."""
+    return [node.name for node in onnx.load(file).graph.node if node.op_type in INTEGER_OPERATORS]
 
 
 def _options() -> onnxruntime.SessionOptions:
@@ -78,23 +90,42 @@ class SessionModule(nn.Module):
         else:
             self.add_module(child, norm)
 
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            raise AttributeError(
+                f"this part of the network is one graph on engine onnxruntime and has no {name}. {REMEDY}"
+            ) from None
+
     def forward(self, x: Tensor) -> Tensor:
-        return self.session.run({"input": _array(x)} | self.parameters_now())
+        parameters = self.parameters_now()
+        output = self.session.run({"input": _array(x)} | parameters)
+        if any(np.isnan(each).any() for each in parameters.values()):
+            return output.fill_(torch.nan)
+        return nan_images_(output, x) if x.sum().isnan() else output
 
     def parameters_now(self) -> dict[str, Any]:
         """The parameters of the norms as they are now, and whether they use the statistics of the batch."""
         feeds: dict[str, Any] = {}
+        by_batch: set[bool] = set()
         for name, kind in self.names.items():
             norm: Any = self.get_submodule(name)
             if _is_changed(norm, kind):
                 raise RuntimeError(
                     f"{name} was replaced or has a hook, and engine onnxruntime computes norms itself. "
-                    "Use engine torch-int8 or simulated for this method."
+                    f"{REMEDY}"
                 )
             feeds |= {f"{name}.weight": _array(norm.weight), f"{name}.bias": _array(norm.bias)}
             if kind is nn.BatchNorm2d:
                 feeds |= _statistics(name, norm)
-        return feeds
+                by_batch.add(_by_batch(name, norm))
+        if len(by_batch) > 1:
+            raise RuntimeError(
+                "some BatchNorm layers of a block use the statistics of the batch and others stored ones, "
+                f"and engine onnxruntime has one switch for all layers of a block. {REMEDY}"
+            )
+        return feeds | ({"batch_statistics": np.array(by_batch.pop())} if by_batch else {})
 
 
 class FeatureMapSession(SessionModule):
@@ -140,12 +171,23 @@ def _is_changed(norm: nn.Module, kind: type) -> bool:
 
 
 def _statistics(name: str, norm: Any) -> dict[str, Any]:
-    """Stored statistics; without any, those of the batch are used."""
+    """Stored statistics; without any, the graph gets some that it does not use."""
     if norm.running_mean is None:
         idle = np.zeros(norm.num_features, np.float32)
-        return {f"{name}.mean": idle, f"{name}.variance": idle, "batch_statistics": np.array(True)}
-    stored = {f"{name}.mean": _array(norm.running_mean), f"{name}.variance": _array(norm.running_var)}
-    return stored | {"batch_statistics": np.array(norm.training)}
+        return {f"{name}.mean": idle, f"{name}.variance": idle}
+    return {f"{name}.mean": _array(norm.running_mean), f"{name}.variance": _array(norm.running_var)}
+
+
+def _by_batch(name: str, norm: Any) -> bool:
+    """Whether a norm uses the statistics of the batch; an error if it would also store them."""
+    if norm.running_mean is None:
+        return True
+    if norm.training and norm.track_running_stats and norm.momentum != 0:
+        raise RuntimeError(
+            f"{name} would update its stored statistics in training mode, and engine onnxruntime only reads "
+            f"them. {REMEDY}"
+        )
+    return norm.training
 
 
 def _array(x: Tensor) -> np.ndarray:

@@ -33,9 +33,24 @@ def _is_plain(block: Any) -> bool:
     norms = (block.norm1, block.norm2)
     return (
         all(part is None or _idle(part) for part in optional)
-        and all(isinstance(norm, nn.LayerNorm) and norm.bias is not None for norm in norms)
+        and all(_is_affine(norm) for norm in norms)
         and isinstance(mlp.act, nn.GELU)
     )
+
+
+def _is_affine(norm: Any) -> bool:
+    return isinstance(norm, nn.LayerNorm) and norm.weight is not None and norm.bias is not None
+
+
+def unsupported_stem(net: Any) -> str | None:
+    """The first part before or behind the blocks that an export has no graph of; None if it has all."""
+    if not _idle(net.norm_pre):
+        return "the norm before the blocks"
+    if net.pos_embed is None:
+        return "tokens without learned positions"
+    if net.global_pool != "token" or not _idle(net.fc_norm) or not _is_affine(net.norm):
+        return "the pooling of tokens: it reads features from the class token behind the last norm"
+    return None
 
 
 def _idle(module: Any) -> bool:

@@ -86,7 +86,7 @@ class Entries:
         pivot, facets = self.pivot, self.spec.facets
         own = pivot.of_facets(facets)
         if self.spec.fact and (pivot.done[row] & own).any():
-            return NOT_RECORDED
+            return "" if self.spec.optional else NOT_RECORDED
         scope = self.scope[row] & pivot.expected[row] & own
         stopped = {
             seed: text for seed, facet, text in pivot.stops.get(row, ()) if not facets or facet in facets

@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
-from pandas import DataFrame, Series
-
-from tta_bench.tables.layout import ROW, ColumnSpec, LayoutInput, TableSpec, known, memory
+from tta_bench.tables.layout import ColumnSpec, LayoutInput, TableSpec, known, memory
 from tta_bench.tables.table import Column
 
 AGREEMENT = (
     "Agreement: calibration images on which an engine predicts the class of the simulation; a dash for the "
     "simulation."
 )
-TIME = "ms/image: wall time of prediction and adaptation, on the threads and the machine of the run."
-RESIDENT = (
-    "Resident: main memory of the process when the cell ended, with images and everything else that it holds."
+MEMORY = (
+    "Memory: peak live tensors of one adaptation step, counted; quantised models by ideal scaling (bits/32)."
 )
 PACKED = "Packed: codes, scales, zero points, all that stays FP32, and the method's state, counted."
+RESIDENT = (
+    "Resident: main memory that the network added to its process when it was loaded, measured; without "
+    "activations and the state of the method."
+)
+TIME = "ms/image: wall time of prediction and adaptation."
 
 
 def lay_out(given: LayoutInput) -> TableSpec:
     """Accuracy in a round, and what each engine needs for it."""
     here = given.within_round()
     score = here.mean_accuracy("accuracy", "Acc.", given.round)
+    agreed = Column("agreement", "Agreement (%)", "count")
     return TableSpec(
         caption=f"Integer engines: accuracy (%), time and memory at round {given.round}{given.severity}.",
         columns=(
             score,
-            ColumnSpec(Column("agreement", "Agreement (%)", "count"), known("agreement"), fact=True),
-            ColumnSpec(Column("milliseconds", "ms/image", "count"), _milliseconds, score.needs),
-            memory("resident_mib", "Resident (MiB)"),
+            ColumnSpec(agreed, known("agreement"), fact=True, optional=True),
+            memory("memory_mib", "Memory (MiB)"),
             memory("packed_mib", "Packed (MiB)"),
+            memory("resident_mib", "Resident (MiB)"),
         ),
-        notes=(AGREEMENT, TIME, RESIDENT, PACKED, *here.clean_note),
+        notes=(AGREEMENT, MEMORY, PACKED, RESIDENT, TIME, *here.clean_note),
+        further=("ms_per_image",),
+        shown=score.needs,
     )
-
-
-def _milliseconds(records: DataFrame, _: DataFrame) -> Series:
-    """Wall time for one image, over all images."""
-    totals = records.groupby(ROW)[["seconds", "n"]].sum(min_count=1)
-    return 1000 * totals["seconds"] / totals["n"]
