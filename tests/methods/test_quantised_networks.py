@@ -13,12 +13,11 @@ from tta_bench.api import Model
 from tta_bench.plugins import registry
 from tta_bench.testing import method_checks
 from tta_bench.testing.bench import Bench
+from tta_bench.testing.suite import checks_in
 
-CHECKS = (
-    method_checks.predicts_every_sample,
-    method_checks.reset_forgets,
-    method_checks.state_continues,
-)
+NETWORKS = ("vit-micro", "resnet-micro", "vim-micro")
+ON_A_GPU = method_checks.stays_on_its_device  # takes as long as all other checks
+CHECKS = [check for check in checks_in(method_checks) if check is not ON_A_GPU]
 
 
 @cache
@@ -28,10 +27,8 @@ def quantised(name: str, bits: str) -> Model:
     return registry.load("quantizers", "uniform")(bits=bits).quantize(model, images(32))
 
 
-@pytest.mark.parametrize("bits", ["W8A8", "W4A4"])
-@pytest.mark.parametrize("network", ["vit-micro", "resnet-micro", "vim-micro"])
-@pytest.mark.parametrize("name", registry.names("methods"))
-def test_on_a_quantised_network(name: str, network: str, bits: str) -> None:
+def bench_of(name: str, network: str, bits: str) -> Bench | None:
+    """A method on a quantised network; None, after a look at its reason, if it does not support it."""
     plugin, model = registry.load("methods", name), quantised(network, bits)
 
     def make() -> Any:
@@ -42,7 +39,21 @@ def test_on_a_quantised_network(name: str, network: str, bits: str) -> None:
         assert reason == f"needs gradients, which {network} {bits} does not have: it is quantised"
     elif reason is not None:
         assert network in reason
-    else:
-        bench = Bench(make, model)
+    return None if reason else Bench(make, model)
+
+
+@pytest.mark.parametrize("bits", ["W8A8", "W4A4"])
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("name", registry.names("methods"))
+def test_on_a_quantised_network(name: str, network: str, bits: str) -> None:
+    if bench := bench_of(name, network, bits):
         for check in CHECKS:
             check(bench)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("name", registry.names("methods"))
+def test_on_a_quantised_network_on_a_gpu(name: str, network: str) -> None:
+    if bench := bench_of(name, network, "W8A8"):
+        ON_A_GPU(bench)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import io
+import zipfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -15,6 +18,7 @@ from torch import Tensor, nn
 from tta_bench.api import Model, Source
 from tta_bench.errors import UserError
 from tta_bench.footprint import account
+from tta_bench.models import weights
 from tta_bench.models.cifar.classifiers import CifarModel, ResNeXt29, RobustBenchFile, Wrn402, Wrn2810
 from tta_bench.models.cifar.wide_resnet import WideResNet, WideResNetModel
 from tta_bench.plugins import registry
@@ -242,6 +246,49 @@ def test_wrapped_checkpoints_are_unwrapped(state: dict[str, Tensor], tmp_path: P
     model = source.build()
     assert all(torch.equal(tensor, state[key]) for key, tensor in model.net.state_dict().items())
     assert model.weights_sha256 == source.fingerprint() == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("module", ["numpy.core.multiarray", "numpy._core.multiarray"])
+@pytest.mark.parametrize("number", [np.float64(94.9), np.float32(94.9), np.int64(95)], ids=lambda n: n.dtype)
+def test_numpy_scalars_beside_the_tensors_are_read(
+    module: str, number: np.generic, state: dict[str, Tensor], tmp_path: Path
+) -> None:
+    """As in checkpoints of AugMix, written with NumPy 1."""
+    path, written = tmp_path / "augmix.pt", io.BytesIO()
+    torch.save({"best_acc": number, "state_dict": state}, written)
+    path.write_bytes(renamed(written.getvalue(), number.__reduce__()[0].__module__, module))
+    assert Wrn402(weights=str(path)).problems() == []
+    read = weights.read(path)
+    assert all(torch.equal(read[key], tensor) for key, tensor in state.items())
+
+
+def renamed(archive: bytes, module: str, other: str) -> bytes:
+    """A file of torch.save with another module in its pickle."""
+    written = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(archive)) as old, zipfile.ZipFile(written, "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            assert not name.endswith(".pkl") or module.encode() in content
+            new.writestr(name, content.replace(module.encode(), other.encode()))
+    return written.getvalue()
+
+
+class Command:
+    """What a pickle can call when it is read without `weights_only`."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return print, ("code of the file was run",)
+
+
+@pytest.mark.parametrize("extra", [Command(), np.array([Command()]), np.array(["a"], "O")])
+def test_other_objects_beside_the_tensors_are_refused(
+    extra: object, state: dict[str, Tensor], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "other.pt"
+    torch.save({"best_acc": extra, "state_dict": state}, path)
+    (problem,) = Wrn402(weights=str(path)).problems()
+    assert problem.startswith(f"{path}: cannot be read as tensors")
+    assert "code of the file" not in capsys.readouterr().out
 
 
 def test_files_that_do_not_fit_are_told_with_a_remedy(state: dict[str, Tensor], tmp_path: Path) -> None:

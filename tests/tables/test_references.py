@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,15 @@ import pytest
 from tests.helpers.command import tta_bench
 from tta_bench.config.parameters import check_params
 from tta_bench.corruptions.sets import IMAGENET_C_15
+from tta_bench.models import weights as state_dicts
+from tta_bench.models.cifar import classifiers
+from tta_bench.models.cifar.classifiers import CifarModel
+from tta_bench.models.torchvision import vit as torchvision
 from tta_bench.plugins import registry
 from tta_bench.tables.build import build
 from tta_bench.tables.compare import Comparison, Tolerance, compare, summarize
 from tta_bench.tables.references import load, names
+from tta_bench.tables.references.files import FOLDER
 from tta_bench.tables.references.reference import Citation, Identity, Published, Reference
 
 OWN = registry.built_in("references")
@@ -98,6 +104,30 @@ def test_named_numbers(name: str, facts: dict[str, Any], value: float) -> None:
     assert published(name, **facts).value == value
 
 
+@pytest.mark.parametrize(
+    ("name", "sha256"),
+    [
+        ("foa", "664f7eb9005623e0"),
+        ("fozo", "22207ff6fcea8ab5"),
+        ("mariodoebler", "f585eab69a0de511"),
+        ("neo", "aee9450197ffb33f"),
+        ("note", "f071396fe8cac962"),
+        ("pea", "19bb2e6a84a91629"),
+        ("petta", "a33ae73a65507e89"),
+        ("zoa_mm25", "83aec824179c3393"),
+    ],
+)
+def test_every_digit_is_the_one_that_was_compared_with_the_publication(name: str, sha256: str) -> None:
+    """Change a hash only together with a look at the publication, and only if it prints the new numbers."""
+    text = (FOLDER / f"{name}.csv").read_text(encoding="utf-8")
+    assert hashlib.sha256(text.encode()).hexdigest().startswith(sha256)
+
+
+def test_every_file_of_numbers_has_a_hash() -> None:
+    (mark,) = test_every_digit_is_the_one_that_was_compared_with_the_publication.pytestmark
+    assert sorted(name for name, _ in mark.args[1]) == sorted(path.stem for path in FOLDER.glob("*.csv"))
+
+
 @pytest.mark.parametrize("name", ["mariodoebler", "note", "petta"])
 def test_errors_become_accuracies_with_the_same_digits(name: str) -> None:
     for row in load(name).rows:
@@ -163,6 +193,87 @@ def test_weights_from_a_path_are_not_known_to_be_the_published_ones() -> None:
     wanted = published("mariodoebler", table="continual imagenet-c", model="ResNet-50", method="ROID").wanted
     (reason,) = wanted.differences(own._replace(stated=stated)) or ()
     assert reason == "weights a file of your own, published with auto"
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_every_number_belongs_to_a_cell_whose_weights_can_load(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A number for which there can be no cell says why in `missing`."""
+    here = tmp_path / "weights"
+    for module in (state_dicts, torchvision):
+        monkeypatch.setattr(module, "fetch", lambda *_: here)
+    monkeypatch.setattr(CifarModel, "_local", lambda _: here)
+    monkeypatch.setattr(classifiers, "verified", lambda path, _: path)
+    for wanted in (row.wanted for row in load(name).rows if not row.wanted.missing):
+        source = registry.load("models", wanted.model)(**wanted.weights)
+        if wanted.weights.get("weights") == "auto":
+            assert source._fetched() == here, "a file that is refused"
+        params = dataclasses.asdict(source) if wanted.weights else {}
+        if "weights" not in wanted.weights:
+            params.pop("weights", None)  # a path, which cells do not state
+        stated = dict(wanted.stream) | {f"model.{key}": value for key, value in params.items()}
+        facts = (min(wanted.data), wanted.model, wanted.bits, wanted.method, wanted.settings)
+        assert wanted.matches(Identity(*facts, wanted.reset or "never", stated))
+
+
+UNCHECKED = "weights from a path; the published file has no known hash here, so they were not checked"
+
+
+@pytest.mark.parametrize(("stated", "verdict"), [({}, "within"), ({"model.weights": "random"}, "not run")])
+def test_weights_without_a_known_hash_count_with_a_caveat(stated: dict[str, Any], verdict: str) -> None:
+    identity = {"batch_size": 200, "order": "aligned", "model.classes": 100} | stated
+    params = ROID | {"optimizer": "adam", "lr": 0.001}
+    facts = {"data": "cifar100-c", "model_plugin": "resnext-29", "model": "ResNeXt-29", "batch_size": 200}
+    own = frame(70.7, **facts, n=10_000, params=json.dumps(params), identity=json.dumps(identity))
+    (found,) = compared(own)
+    assert (found.published.table, found.verdict) == ("continual cifar100-c", verdict)
+    assert found.note == (UNCHECKED if verdict == "within" else "random weights")
+    shown = build(own, "per-corruption", reference="mariodoebler")
+    assert any(row.published for row in shown.groups[0].rows) == (verdict == "within")
+    assert (UNCHECKED in str(shown.footnotes)) == (verdict == "within")
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "model", "metric", "told"),
+    [
+        ("fozo", "FOZO", "vit-b", "accuracy", True),
+        ("fozo", "ZOA", "vit-b", "accuracy", True),
+        ("fozo", "FOA", "vit-b", "accuracy", False),  # its variants are equal on tokens
+        ("pea", "PEA", "vit-b", "accuracy", True),
+        ("foa", "SAR", "vit-b", "memory_mib", True),
+        ("foa", "FOA", "vit-b", "memory_mib", False),
+        ("zoa-mm25", "ZOA", "vit-b", "memory_mib", True),
+        ("zoa-mm25", "FOA (K=2)", "resnet-50", "memory_mib", True),
+        ("zoa-mm25", "FOA (K=2)", "vit-b", "memory_mib", False),
+    ],
+)
+def test_another_variant_than_the_released_one_is_told(
+    name: str, method: str, model: str, metric: str, told: bool
+) -> None:
+    reference = load(name)
+    row = next(
+        row for row in reference.rows if (row.method, row.wanted.model, row.metric) == (method, model, metric)
+    )
+    wanted, cite = row.wanted, Citation(metric, row.column, 1 if row.round is None else row.round)
+    notes = []
+    for variant in ("released", "corrected"):
+        settings = {**wanted.settings, "variant": variant}
+        facts = (min(wanted.data), wanted.model, wanted.bits, wanted.method, settings)
+        found = reference.find(Identity(*facts, wanted.reset or "never"), cite)
+        notes.append("" if found is None else found.note)
+    remark = "variant corrected, published with released"
+    assert [remark in note for note in notes] == [False, told]
+
+
+@pytest.mark.parametrize(
+    ("variant", "note"), [("released", ""), ("corrected", "variant corrected, published with released")]
+)
+def test_verdicts_tell_another_variant(variant: str, note: str) -> None:
+    params = json.dumps({"pairs": 1, "variant": variant})
+    own = frame(59.52, **VIT, method="FOZO", method_plugin="fozo", params=params)
+    (found,) = (each for each in compared(own, "fozo") if each.published.metric == "accuracy")
+    assert (found.verdict, found.note) == ("within", note)
 
 
 @pytest.mark.parametrize("name", OWN)

@@ -8,6 +8,8 @@ import pytest
 
 from tta_bench import testing
 from tta_bench.plugins import registry
+from tta_bench.testing import method_checks
+from tta_bench.testing.suite import MICRO_MODELS
 
 PLUGINS = [(group, name) for group in registry.GROUPS for name in registry.names(group)]
 # Their tests are in tests/models, without passes.
@@ -25,6 +27,12 @@ QUICKER: dict[str, dict[str, Any]] = {
     "adalog": {"rounds": 1, "rows": 64},
     "ptq4vit": {"rounds": 1, "candidates": 20},
 }
+
+
+def test_methods_are_checked_on_a_gpu_with_every_network_that_they_support() -> None:
+    title = str(method_checks.stays_on_its_device.__doc__).rstrip(".")
+    subjects = [each.subject for each in testing.outcomes_of("methods", "neo") if each.check == title]
+    assert subjects == list(MICRO_MODELS)
 
 
 @pytest.mark.parametrize(("group", "name"), [p for p in PLUGINS if p[1] not in BIG])

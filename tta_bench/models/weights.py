@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from pickle import UnpicklingError
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
@@ -32,8 +33,9 @@ def read(path: Path, device: str = "cpu") -> dict[str, Tensor]:
     try:
         if path.suffix == ".safetensors":
             return _shapes(path) if device == "meta" else load_file(path, device)
-        # Official checkpoints keep their command line beside the tensors, as a Namespace of plain values.
-        with torch.serialization.safe_globals([Namespace]):
+        # Official checkpoints keep their command line beside the tensors, as a Namespace of plain values,
+        # and numbers such as their best accuracy, as scalars of NumPy.
+        with torch.serialization.safe_globals([Namespace, *_of_scalars()]):
             content = torch.load(path, map_location=device, weights_only=True)
     except (OSError, RuntimeError, ValueError, EOFError, KeyError, UnpicklingError, SafetensorError) as error:
         if _is_page(path):
@@ -122,6 +124,20 @@ def tensors_sha256(state: Mapping[str, Tensor]) -> str:
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
         digest.update(tensor.detach().contiguous().numpy().tobytes())
     return digest.hexdigest()
+
+
+def _of_scalars() -> list[Callable[..., object]]:
+    """What makes a NumPy scalar in a pickle; its module has another name in NumPy 1 and 2."""
+
+    def named(module: str) -> Callable[[np.dtype, bytes], np.generic]:
+        def scalar(dtype: np.dtype, data: bytes) -> np.generic:
+            return np.frombuffer(data, dtype)[0]  # refuses Python objects
+
+        scalar.__module__, scalar.__qualname__ = module, "scalar"
+        return scalar
+
+    numbers = {type(np.dtype(code)) for code in np.typecodes["All"] if np.dtype(code).kind in "biuf"}
+    return [np.dtype, *numbers, named("numpy.core.multiarray"), named("numpy._core.multiarray")]
 
 
 def _is_page(path: Path) -> bool:

@@ -140,7 +140,7 @@ class _Judge:
             return Comparison(published, label, None, "not run", "; ".join(reasons))
         ours = float(found.value)
         verdict: Verdict = "within" if self.tolerance.allows(published, ours) else "off"
-        caveats = self._caveats(published, int(self.images.get((row, facet), 0)), self.cells[row, facet].data)
+        caveats = self._caveats(published, int(self.images.get((row, facet), 0)), self.cells[row, facet])
         return Comparison(published, label, ours, verdict, "; ".join(caveats))
 
     def _column(self, published: Published, row: int, facet: str) -> Entries:
@@ -179,17 +179,17 @@ class _Judge:
         wanted = rounds * max(1, len(published.wanted.domains))
         return f"{domains} of {wanted} domains" if domains < wanted else ""
 
-    def _caveats(self, published: Published, images: int, data: str) -> Iterator[str]:
+    def _caveats(self, published: Published, images: int, cell: Identity) -> Iterator[str]:
         """How our number differs from the published setting, and the note on the published one."""
         if published.metric == "accuracy":
             if images < published.wanted.images:
                 yield f"{images} of {published.wanted.images} images per domain"
             elif images > published.wanted.images:
                 yield f"{images} images per domain, published with {published.wanted.images}"
-            if data in self.reference.stand_ins:
+            if cell.data in self.reference.stand_ins:
                 yield "corruptions regenerated, not the published files"
-        if published.note:
-            yield published.note
+        if note := published.note_beside(cell):
+            yield note
 
 
 def summarize(found: Sequence[Comparison], reference: Reference, tolerance: Tolerance) -> Description:

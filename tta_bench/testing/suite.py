@@ -91,8 +91,6 @@ def _on_models(group: str, plugin: type, params: dict[str, Any]) -> Iterator[Out
             yield Outcome("unsupported", name, skipped=reason)
             continue
         yield from _each(checks, name, Bench(partial(_make, group, plugin, model, params), model))
-        # Slow: one network is enough.
-        checks = [check for check in checks if check is not method_checks.stays_on_its_device]
 
 
 def _make(group: str, plugin: Any, model: Model, params: dict[str, Any]) -> Any:

@@ -30,7 +30,10 @@ HALF = dict(mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
 
 @dataclass(frozen=True)
 class RobustBenchFile:
-    """A checkpoint by its place in RobustBench's folder of models; no SHA-256 if none is known."""
+    """A checkpoint by its place in RobustBench's folder of models; no SHA-256 if none is known.
+
+    Without one, `auto` is refused, and references compare weights from a path, with a note.
+    """
 
     path: str
     sha256: str = ""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -143,6 +143,7 @@ class _Reader:
             bits=raw["bits"],
             method=use,
             settings=own,
+            told=self._entries(raw, use, "told"),
             reset=None if reset == "any" else reset,
             stream=_stated(stream),
             weights=network.weights,
@@ -153,11 +154,15 @@ class _Reader:
     def _parameters(self, raw: Mapping[str, str], table: PublishedTable) -> Facts:
         """What the YAML says about the method of a row: plugin, parameters, `reset` and `missing`."""
         own = self.about.methods[raw["method"]] | table.methods.get(raw["method"], {})
+        return self._entries(raw, own.get("use", ""), "set") | own
+
+    def _entries(self, raw: Mapping[str, str], use: str, kind: Literal["set", "told"]) -> Facts:
+        """What all entries of `settings` that fit a row say."""
         found: Facts = {}
         for entry in self.about.settings:
             fits = fnmatchcase(raw["model"], entry.model) and fnmatchcase(raw["table"], entry.table)
-            found |= entry.set if fits and entry.use == own.get("use") else {}
-        return found | own
+            found |= getattr(entry, kind) if fits and entry.use == use else {}
+        return found
 
     def _setting(self, name: str) -> PublishedSetting:
         """What all numbers of a table share."""
@@ -171,12 +176,11 @@ class _Reader:
         )
 
     def _note(self, facts: Facts) -> str:
-        found = (
+        return "; ".join(
             note.text
             for note in self.about.notes
             if all(str(facts[key]) == str(value) for key, value in note.match.items())
         )
-        return next(found, "")
 
     def _known(self, line: int, what: str, name: str, names: Any) -> None:
         if name not in names:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -63,6 +63,7 @@ class Wanted:
     method: str
     settings: Mapping[str, Any]
     reset: str | None
+    told: Mapping[str, Any] = field(default_factory=dict)  # parameters that the cell need not have
     stream: Mapping[str, Any] = field(default_factory=dict)  # what the cell must state about its stream
     weights: Mapping[str, Any] = field(default_factory=dict)  # parameters of the model
     other_weights: frozenset[str] = frozenset()  # plugins of the same network with other weights
@@ -79,6 +80,11 @@ class Wanted:
         if cell.model != self.model and cell.model not in self.other_weights:
             return None
         return (*filter(None, [self.missing]), *self._weights(cell), *self._settings(cell))
+
+    def remarks(self, cell: Identity) -> Iterator[str]:
+        """How a cell of ours that is this cell may still differ from it."""
+        for name, value in self.told.items():
+            yield from _difference(name, cell.settings.get(name, value), value)
 
     def _weights(self, cell: Identity) -> Iterator[str]:
         if cell.stated.get("model.weights") == "random":
@@ -143,6 +149,10 @@ class Published:
     note: str = ""
     error: bool = False  # printed as an error in %; the value is 100 − error
 
+    def note_beside(self, cell: Identity) -> str:
+        """The note on this number beside a cell of ours."""
+        return "; ".join([*filter(None, [self.note]), *self.wanted.remarks(cell)])
+
     def belongs_to(self, citation: Citation) -> bool:
         """Whether this number belongs to a column."""
         if self.metric != citation.metric:
@@ -171,11 +181,15 @@ class Reference:
         return found
 
     def find(self, cell: Identity, citation: Citation, layout: str = "") -> Published | None:
-        """The number for a cell and a column; if several match, the one from the table with this layout."""
+        """The number for a cell and a column, with its note beside the cell.
+
+        If several match, it is the one from the table with this layout.
+        """
         place = (citation.metric, citation.column if citation.metric == "accuracy" else "")
         near = self._places.get(place, [])
         found = [row for row in near if row.belongs_to(citation) and row.wanted.matches(cell)]
-        return min(found, key=lambda row: row.layout != layout, default=None)
+        first = min(found, key=lambda row: row.layout != layout, default=None)
+        return first and replace(first, note=first.note_beside(cell))
 
 
 def settings_of(rows: Iterable[Published]) -> list[str]:

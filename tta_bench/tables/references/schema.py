@@ -27,7 +27,8 @@ class PluginSettings(Strict):
     use: str
     model: str = "*"
     table: str = "*"
-    set: Facts
+    set: Facts = Field({})  # that a cell must have
+    told: Facts = Field({})  # that a cell may not have, which a note then says
 
 
 class PublishedTable(Strict):
