@@ -1,4 +1,4 @@
-"""CPU time, peak memory and duration of a command of tta-bench, to its end or until it has written a file."""
+"""CPU time, peak memory and duration of a command of tta-bench, to its end or until it has written files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 # A small process starts the command: a child of this one would count the memory of PyTorch here as its own.
 LAUNCHER = """
 import glob, os, resource, subprocess, sys, time
-mark, stop, *command = sys.argv[1:]
+mark, most, *command = sys.argv[1:]
 
 def cpu_seconds(pid):
     fields = open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()
@@ -22,13 +22,16 @@ while mark and process.poll() is None and not glob.glob(mark):
     time.sleep(0.02)
 running = process.poll() is None
 marked = (cpu_seconds(process.pid), time.monotonic()) if mark and running else (0.0, begun)
-if stop and running:
+while int(most) and process.poll() is None and len(glob.glob(mark)) < int(most):
+    time.sleep(0.2)
+stopped = int(most) and process.poll() is None
+if stopped:
     process.kill()
 code = process.wait()
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
 seconds, end = used.ru_utime + used.ru_stime, time.monotonic()
 print(seconds, used.ru_maxrss, end - begun, seconds - marked[0], end - marked[1])
-sys.exit(0 if stop and running else code)
+sys.exit(0 if stopped else code)
 """
 
 
@@ -44,11 +47,11 @@ class Used:
 
 
 def measured(
-    *words: str, environment: Mapping[str, str] | None = None, mark: str = "", stop: bool = False
+    *words: str, environment: Mapping[str, str] | None = None, mark: str = "", most: int = 0
 ) -> Used:
-    """What a command takes; `mark` is a pattern of the file that appears, `stop` kills the command then."""
+    """What a command takes; `mark` is a pattern of files that appear, and `most` of them end the command."""
     command = [sys.executable, "-m", "tta_bench.cli", *words]
-    launcher = [sys.executable, "-c", LAUNCHER, mark, "stop" if stop else "", *command]
+    launcher = [sys.executable, "-c", LAUNCHER, mark, str(most), *command]
     outcome = subprocess.run(launcher, capture_output=True, text=True, env=environment)
     if outcome.returncode:
         raise RuntimeError(f"{' '.join(command)} ended with {outcome.returncode}: {outcome.stderr[-2000:]}")

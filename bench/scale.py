@@ -28,6 +28,7 @@ EXPONENT = "≤ 1.1"
 NODE = "127.0.0.2"  # Ray replaces 127.0.0.1 by the address of the machine
 METHODS, CORRUPTIONS = 20, ["gaussian_noise", "fog"]
 CELLS_OF_DRIVERS = 400
+LARGE, WORKERS_OF_LARGE = 20000, 2  # cells and workers of a run that ends when CELLS_OF_DRIVERS have records
 PLUGIN = '''
 import os
 import time
@@ -86,7 +87,7 @@ def cells(_: Clock) -> Iterator[Measure]:
             for command, words in commands.items():
                 starts = command == "run"
                 mark = f"{folder}/results-{size}/*/cells/*.json" if starts else ""
-                used = measured(command, *words, environment=environment, mark=mark, stop=starts)
+                used = measured(command, *words, environment=environment, mark=mark, most=int(starts))
                 taken.setdefault(command, []).append((used.cpu_seconds, used.peak_mib))
                 name = "run, until the first cell" if starts else command
                 yield Measure(f"{size} cells", name, used.cpu_seconds, "s")
@@ -100,26 +101,30 @@ def cells(_: Clock) -> Iterator[Measure]:
 def drivers(_: Clock) -> Iterator[Measure]:
     """The driver's share of a core and its memory, with workers that record as fast as they can.
 
-    The figures are of the time after the first record. Before it, workers wait until all have started.
+    The figures are of the time after the first record. Before it, workers wait until all have started. The
+    last case shows what a record costs in a large grid.
     """
+    cases = [(CELLS_OF_DRIVERS, count) for count in WORKERS] + [(LARGE, WORKERS_OF_LARGE)]
     with tempfile.TemporaryDirectory() as folder:
         environment = _plugin(Path(folder))
         address, node = _cluster(Path(folder) / "ray", environment)
         try:
-            for count in WORKERS:
-                results = Path(folder) / f"workers-{count}"
-                file = _benchmark(Path(folder), CELLS_OF_DRIVERS, count)
+            for size, count in cases:
+                results = Path(folder) / f"results-{size}-{count}"
+                file = _benchmark(Path(folder), size, count)
                 place = ("--results", str(results), "--workers", str(count))
                 words = ("run", str(file), *place, "--engine", "ray", "--ray-address", address)
-                used = measured(*words, environment=environment, mark=f"{results}/*/records/*.jsonl")
-                yield from _driver_measures(f"{count} workers", used)
+                mark, most = f"{results}/*/records/*.jsonl", CELLS_OF_DRIVERS if size == LARGE else 0
+                used = measured(*words, environment=environment, mark=mark, most=most)
+                files = results.glob("*/records/*.jsonl")
+                records = sum(len(path.read_bytes().splitlines()) for path in files)
+                yield from _driver_measures(f"{count} workers, {size} cells", used, records)
         finally:
             node.terminate()
             node.wait()
 
 
-def _driver_measures(section: str, used: Used) -> Iterator[Measure]:
-    records = CELLS_OF_DRIVERS * len(CORRUPTIONS)
+def _driver_measures(section: str, used: Used, records: int) -> Iterator[Measure]:
     each = used.cpu_seconds_since / records
     share = 100 * used.cpu_seconds_since / used.seconds_since
     yield Measure(section, "driver, share of a core", share, "%")
@@ -135,7 +140,8 @@ def _cluster(folder: Path, environment: dict[str, str]) -> tuple[str, subprocess
         free.bind((NODE, 0))
         port = free.getsockname()[1]
     head = ("--head", "--block", f"--node-ip-address={NODE}", f"--port={port}", f"--temp-dir={folder}")
-    cores = ("--include-dashboard=false", "--disable-usage-stats", f"--num-cpus={max(WORKERS)}")
+    most = max(*WORKERS, WORKERS_OF_LARGE)
+    cores = ("--include-dashboard=false", "--disable-usage-stats", f"--num-cpus={most}")
     command = [str(Path(sys.executable).parent / "ray"), "start", *head, *cores]
     node = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while node.poll() is None and socket.socket().connect_ex((NODE, port)):
@@ -157,7 +163,7 @@ def _plugin(folder: Path) -> dict[str, str]:
 
 def _benchmark(folder: Path, size: int, workers: int = 0) -> Path:
     """A file with so many cells: methods × seeds on one small network."""
-    meeting = folder / f"meeting-{workers}"
+    meeting = folder / f"meeting-{size}-{workers}"
     meeting.mkdir(exist_ok=True)
     wait = {"workers": workers, "meeting": str(meeting)} if workers else {}
     methods = [{"use": "idle", "name": f"idle {i}", "number": i, **wait} for i in range(METHODS)]

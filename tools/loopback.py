@@ -17,6 +17,7 @@ from typing import Any
 RAY = Path(sys.executable).parent / "ray"
 HEAD, OTHER, THIRD = "127.0.0.2", "127.0.0.3", "127.0.0.4"
 QUIET = subprocess.DEVNULL
+DASHBOARD = 1000  # the port of the dashboard minus that of the cluster
 # By default the agents of all nodes listen on port 52365 of 127.0.0.1. All but the first one then work
 # without their HTTP server, and a head node without it starts no jobs.
 ANY_AGENT_PORT = "--dashboard-agent-listen-port=0"
@@ -33,8 +34,8 @@ class Cluster:
         priority = {"RAY_worker_niceness": "0"}  # by default all other processes come first
         self.environment = os.environ | token | priority | (settings or {})
         port = self.address.rpartition(":")[2]
-        self.dashboard = f"http://{HEAD}:{int(port) + 1000}"
-        shown = (f"--dashboard-host={HEAD}", f"--dashboard-port={int(port) + 1000}")
+        self.dashboard = f"http://{HEAD}:{int(port) + DASHBOARD}"
+        shown = (f"--dashboard-host={HEAD}", f"--dashboard-port={int(port) + DASHBOARD}")
         head = ("--head", f"--port={port}", f"--include-dashboard={dashboard}", f"--temp-dir={folder}")
         self.head = self._start(HEAD, *head, *(shown if dashboard else ()))
         wait_for(lambda: socket.socket().connect_ex((HEAD, int(port))) == 0)
@@ -159,10 +160,19 @@ def _is_raylet(command: str) -> bool:
     return command.partition(" ")[0].endswith("/raylet")
 
 
+def is_free(port: int) -> bool:
+    """Whether a process may listen at this port of the head node."""
+    with socket.socket() as attempt:
+        try:
+            attempt.bind((HEAD, port))
+        except OSError:
+            return False
+    return True
+
+
 def _free_port() -> int:
-    """A free port, below the ports that Ray gives to workers."""
-    for port in range(7100, 9900):
-        with socket.socket() as attempt:
-            if attempt.connect_ex((HEAD, port)):
-                return port
+    """A port that is free like the one of its dashboard, below the ports that Ray gives to workers."""
+    for port in range(7100, 8900):
+        if is_free(port) and is_free(port + DASHBOARD):
+            return port
     raise OSError("no free port")

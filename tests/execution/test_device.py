@@ -22,6 +22,7 @@ from tta_bench.execution.ray.capacity import capacity
 from tta_bench.execution.ray.driver import RayRunner
 from tta_bench.execution.ray.nodes import Nodes
 from tta_bench.execution.ray.stop_flag import StopFlag
+from tta_bench.execution.ray.worker_pool import WorkerPool
 from tta_bench.footprint.account import Meter
 from tta_bench.footprint.fake_tensors import fake_tensors
 from tta_bench.footprint.skeleton import fake_
@@ -97,13 +98,14 @@ def test_ray_gives_workers_their_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray, "init", lambda *args, **options: start(*args, **options, num_gpus=2))
     runner = RayRunner(3, RunPolicy(gpus=0.25))
     with runner.connected():
-        runner.stop_flag, runner.nodes = StopFlag("test"), Nodes(runner.policy, runner.workers, print)
-        runner._update_nodes()
-        ((node, device, room),) = runner.nodes.rooms()
+        nodes = Nodes(runner.policy, runner.workers, print)
+        pool = WorkerPool(ray, runner.policy, nodes, StopFlag("test"))
+        nodes.update(ray.nodes())
+        ((node, device, room),) = nodes.rooms()
         assert (device, room) == ("gpu", 3)
         for kind in ("gpu", "cpu"):
-            runner._start_worker(node, kind)
-        ray.get(list(runner.pending))
+            pool.start(node, kind)
+        ray.get(list(pool.pending))
         assert ray.available_resources()["GPU"] == 1.75
         assert ray.available_resources()["CPU"] == 1
 

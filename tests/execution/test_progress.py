@@ -17,7 +17,7 @@ from tta_bench.execution import progress as module
 from tta_bench.execution.progress import RunProgress
 from tta_bench.grid import Cell
 from tta_bench.planning.tasks import passes, tasks
-from tta_bench.planning.time_left import TimeLeft, planned_work
+from tta_bench.planning.time_left import PlannedWork, TimeLeft, planned_work
 from tta_bench.storage.record import Record
 
 Write = Callable[..., Path]
@@ -128,3 +128,36 @@ def test_tasks_that_run_side_by_side_shorten_the_estimate(cells: list[Cell]) -> 
         return found
 
     assert first_guess(4) == pytest.approx(first_guess(1) / 4)
+
+
+def test_records_within_a_second_need_one_estimate(
+    cells: list[Cell], clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock stands still, as it nearly does for thousands of workers."""
+    asked, estimate = [], TimeLeft.seconds
+    monkeypatch.setattr(TimeLeft, "seconds", lambda *given: asked.append(1) or estimate(*given))
+    for terminal in (True, False):
+        progress = RunProgress()
+        progress.console = Console(file=io.StringIO(), width=200, force_terminal=terminal)
+        clock.return_value += 100.0
+        with progress.running(cells, 0):
+            for cell in cells:
+                progress.started(cell, 0)
+                progress.records([{"key": cell.key, "status": "ok", "seconds": 1.0}])
+    assert len(asked) <= 2
+
+
+def test_an_estimate_costs_the_same_for_any_number_of_cells(cells: list[Cell]) -> None:
+    read = []
+
+    class Work(dict[str, PlannedWork]):
+        def __getitem__(self, key: str) -> PlannedWork:
+            read.append(key)
+            return super().__getitem__(key)
+
+    estimate = TimeLeft(Work(planned_work(tasks(cells))))
+    estimate.progressed(cells[0].key, 1, [{"status": "ok", "seconds": 1.0}], now=0.0)
+    read.clear()
+    assert estimate.seconds(1.0)
+    assert not read
+    assert len(estimate.passes_left) == 2, "two networks"

@@ -5,20 +5,27 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tta_bench import config, grid
+from tta_bench.data.cifar10.mini import Cifar10Mini
 from tta_bench.errors import UserError
 from tta_bench.execution.messages import RunPolicy
 from tta_bench.execution.ray import head, requirements
-from tta_bench.execution.ray.deaths import in_short
+from tta_bench.execution.ray.connection import check_address
+from tta_bench.execution.ray.jobs import in_short
 from tta_bench.execution.ray.nodes import Nodes
 from tta_bench.execution.ray.packages import copied
+from tta_bench.execution.ray.stop_flag import StopFlag
+from tta_bench.execution.ray.versions import other_versions
+from tta_bench.execution.ray.worker import Worker
 from tta_bench.grid import Cell
+from tta_bench.models.micro import ResNetMicro
 
 
 @pytest.fixture
@@ -58,8 +65,7 @@ def test_this_machine_fits_its_own_run(cells: list[Cell]) -> None:
 
 def test_what_a_node_lacks_is_named_with_a_remedy(cells: list[Cell], monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = requirements.requirements(cells)
-    other = replace(wanted, versions=wanted.versions | {"timm": "0.1"})
-    (text,) = requirements.problems(other, "cpu")
+    (text,) = other_versions(wanted.versions | {"timm": "0.1"})
     assert "the run started with timm 0.1. Install timm 0.1 there" in text
 
     (text,) = requirements.problems(wanted, "gpu")
@@ -80,6 +86,69 @@ def test_what_a_node_lacks_is_named_with_a_remedy(cells: list[Cell], monkeypatch
     monkeypatch.setattr(requirements, "FREE_BYTES", 2**63)
     (text,) = requirements.problems(wanted, "cpu")
     assert "Make room" in text
+
+
+WITHOUT = """
+import importlib.abc, importlib.metadata, sys
+
+class Missing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "{package}":
+            raise ModuleNotFoundError(f"No module named {{name!r}}")
+
+sys.meta_path.insert(0, Missing())
+known = importlib.metadata.distribution
+def distribution(name):
+    if name == "{package}":
+        raise importlib.metadata.PackageNotFoundError(name)
+    return known(name)
+importlib.metadata.distribution = distribution
+from tta_bench.execution.ray.worker import Worker
+print(Worker({{}}, None).ready({versions}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "told"),
+    [
+        ("torch", "['no torch is installed, and the run started with torch 9.9. Install torch 9.9 there']"),
+        ("pydantic", "No module named 'pydantic'. Install tta-bench with all it needs there"),
+    ],
+)
+def test_a_node_without_a_package_tells_which(package: str, told: str) -> None:
+    """Ray can only import the worker there if its module needs no other package."""
+    versions = {"torch": "9.9"} if package == "torch" else {}
+    code = WITHOUT.format(package=package, versions=versions)
+    outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert outcome.returncode == 0, outcome.stderr
+    assert told in outcome.stdout
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_worker_without_the_gpu_that_the_run_wants_tells_it() -> None:
+    (text,) = Worker(asdict(RunPolicy(device="cuda")), StopFlag("test")).ready({})
+    assert text.startswith("run.device is cuda, and PyTorch sees no GPU here")
+
+
+def test_a_plugin_that_fails_on_a_node_is_named(cells: list[Cell], monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted, worker = requirements.requirements(cells), Worker({}, StopFlag("test"))
+
+    def gone(*_: object) -> str:
+        raise OSError("stale file handle")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ResNetMicro, "fingerprint", gone)
+        (text,) = worker.examine(wanted, "cpu")
+    assert 'model "resnet-micro"' in text
+    assert "does not work: OSError: stale file handle. Fix or remove it" in text
+    with monkeypatch.context() as patch:
+        patch.setattr(Cifar10Mini, "domain_fingerprint", gone)
+        (text,) = worker.examine(wanted, "cpu")
+    assert 'data "cifar10-mini"' in text
+    with monkeypatch.context() as patch:
+        patch.setattr(requirements.shutil, "disk_usage", gone)
+        (text,) = worker.examine(wanted, "cpu")
+    assert text.startswith("OSError: stale file handle. Install")
 
 
 def row(name: str, alive: bool = True, **resources: float) -> dict[str, Any]:
@@ -103,11 +172,17 @@ def test_workers_are_spread_over_the_nodes_that_fit() -> None:
         nodes.leave_out(nodes.known["a"], "no disk")
 
 
-def test_a_worker_killed_for_memory_is_told_without_the_processes_of_others() -> None:
+@pytest.mark.parametrize(
+    "amount",
+    [
+        "where the lease was running was 30.16GB / 31.06GB (0.971), which exceeds the threshold of 0.95.",
+        "was 30.16GB used / 31.06GB limit (0.971)",  # since Ray 2.60
+    ],
+)
+def test_a_worker_killed_for_memory_is_told_without_the_processes_of_others(amount: str) -> None:
     ray_text = (
         "Task was killed due to the node running low on memory.\nMemory on the node (IP: 1.2.3.4, ID: ab) "
-        "where the lease was running was 30.16GB / 31.06GB (0.971), which exceeds the threshold of 0.95.\n"
-        "PID\tMEM(GB)\tCOMMAND\n410\t12.1\tpython secret.py --password x"
+        f"{amount}\nPID\tMEM(GB)\tCOMMAND\n410\t12.1\tpython secret.py --password x"
     )
     told = in_short(RuntimeError(ray_text))
     assert "30.16GB / 31.06GB used" in told
@@ -129,3 +204,27 @@ def test_a_driver_inside_a_call_of_ray_is_ended(
     assert "the same command continues" in capsys.readouterr().err
     with pytest.raises(head.HeadLost):
         watch.check()
+
+
+def test_an_address_of_the_ray_client_is_refused() -> None:
+    with pytest.raises(UserError, match=r"ray://head:10001: runs cannot use the Ray client. Use `tta-bench"):
+        check_address("ray://head:10001")
+
+
+def test_a_program_that_has_lost_the_head_ends_with_its_own_exit_code() -> None:
+    """Ray's handler, which waits for the head node, is not called; what is registered otherwise is."""
+    code = (
+        "import atexit, sys, time\n"
+        "from tta_bench.execution.ray import head\n"
+        "def shutdown(): time.sleep(100)\n"
+        "atexit.register(shutdown)\n"
+        "atexit.register(print, 'cleaned up')\n"
+        "head.PERIOD_SECONDS = head.LOST_SECONDS = 0.01\n"
+        "watch = head.HeadWatch('127.0.0.1:9')\n"
+        "watch.lost.wait(20)\n"
+        "watch.close(shutdown)\n"
+        "sys.exit(7)\n"
+    )
+    outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert outcome.returncode == 7, outcome.stderr
+    assert outcome.stdout == "cleaned up\n"

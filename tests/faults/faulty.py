@@ -32,7 +32,7 @@ class Drift(Method):
     at: int = 0  # which batch of the stream, counted from 1
     once: str = ""  # a file that is made by the first fault and prevents the next
     pause: float = 0.0  # seconds a batch
-    gate: str = ""  # a file: batch `at` waits until it exists
+    gate: str = ""  # a file: batch `at` waits until it exists, after the fault
 
     def setup(self, model: Model, source: Source) -> None:
         self.model = model
@@ -43,12 +43,12 @@ class Drift(Method):
             return self.logits(x)
         time.sleep(self.pause)
         self.batches += 1
-        while self.batches == self.at and self.gate and not Path(self.gate).exists():
-            time.sleep(0.05)
         if self.batches == self.at and not (self.once and Path(self.once).exists()):
             if self.once:
                 Path(self.once).touch()
             FAULTS[self.fault]()
+        while self.batches == self.at and self.gate and not Path(self.gate).exists():
+            time.sleep(0.05)
         noise = torch.rand(1).item() + np.random.rand() + random.random()
         logits = self.logits(x)
         self.mean = 0.9 * self.mean + 0.1 * logits.mean(0)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +17,7 @@ from tta_bench.execution.ray import head
 from tta_bench.storage import workers
 
 pytestmark = pytest.mark.slow
+LOAD_SECONDS = 15.0  # for a process to end on a machine that starts others meanwhile
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +28,10 @@ def cluster(plugins: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def test_ctrl_c_twice_stops_a_run_now_and_leaves_the_cluster(cluster: Cluster, bench: Bench) -> None:
-    bench.write([{"use": "drift", "fault": "hang", "at": 5}], run={"engine": "ray"})
+    hangs = bench.folder / "hangs"
+    bench.write([{"use": "drift", "fault": "hang", "at": 5, "once": str(hangs)}], run={"engine": "ray"})
     process = bench.start("--ray-address", cluster.address, env=cluster.environment)
-    wait_for(lambda: any('"status":"ok"' in line for line in bench.records()))
+    wait_for(lambda: hangs.exists() and any('"status":"ok"' in line for line in bench.records()))
     process.send_signal(signal.SIGINT)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(timeout=3)  # the batch at hand never ends
@@ -113,13 +115,14 @@ def test_nodes_that_join_get_the_code_and_one_that_does_not_fit_is_left_out(
     cluster.join(THIRD, PYTHONPATH=str(torch))
     # The process of a worker is there before the driver has given it a cell and written that.
     wait_for(lambda: {row["node"] for row in workers.read(bench.results / "faults", 0)} >= {HEAD, OTHER})
-    assert process.stderr is not None
-    os.set_blocking(process.stderr.fileno(), False)
     told: list[str] = []
-    wait_for(lambda: told.extend(process.stderr or []) or "left out" in "".join(told))
+    reader = threading.Thread(target=lambda: told.extend(process.stderr or ()))
+    reader.start()
+    wait_for(lambda: "left out" in "".join(told))
     gate.touch()
     assert process.wait(timeout=200) == 0
-    errors = "".join([*told, *process.stderr])
+    reader.join(timeout=30)
+    errors = "".join(told)
     assert f"Node {THIRD} is left out: torch 9.9 is installed, and the run started with torch" in errors
     assert errors.count("left out") == 1
     assert bench.tables() == undisturbed(bench)
@@ -148,12 +151,13 @@ def test_a_lost_head_ends_the_run_with_a_message_and_it_continues(
         seen = bench.records()
         kill_session(lost.head)
         begun = time.monotonic()
-        _, errors = process.communicate(timeout=50)
+        _, errors = process.communicate(timeout=60)
         seconds = time.monotonic() - begun
     finally:
         lost.stop()
     assert process.returncode == head.EXIT_CODE, errors
-    assert seconds < head.LOST_SECONDS + head.BLOCKED_SECONDS + 5
+    worst = head.LOST_SECONDS + head.BLOCKED_SECONDS + 2 * head.PERIOD_SECONDS  # of the watch
+    assert seconds < worst + LOAD_SECONDS, "Ray itself would wait for 60 s"
     told = errors.strip().splitlines()[-1]
     assert told.startswith(f"Ray at {lost.address}: the head node has not answered for")
     assert "the same command continues" in told

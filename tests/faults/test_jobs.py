@@ -7,7 +7,7 @@ from unittest.mock import MagicMock
 from tests.faults.conftest import benchmark
 from tta_bench import config, grid
 from tta_bench.execution.messages import Delivery, Start
-from tta_bench.execution.ray.jobs import MAX_DEATHS, TaskJob
+from tta_bench.execution.ray.jobs import MAX_DEATHS, JobQueue, TaskJob
 from tta_bench.planning.sharing import resolve
 from tta_bench.planning.tasks import Task
 from tta_bench.storage.checkpoints import Checkpoint
@@ -17,7 +17,7 @@ class Sink:
     """Remembers what it is given; every cell starts where the test says."""
 
     def __init__(self) -> None:
-        self.start, self.deliveries = Start(), list[Delivery]()
+        self.start, self.deliveries, self.missing = Start(), list[Delivery](), dict[str, int]()
 
     def prepared(self, done: int, total: int) -> None: ...
 
@@ -105,3 +105,19 @@ def test_whoever_had_all_its_time_is_not_given_more() -> None:
     shared, sink, _ = job("source", "t3a")
     assert len(shared.lost("silent", final=True)) == 2
     assert not sink.failed()
+
+
+def test_a_worker_gets_the_first_job_whose_network_it_has() -> None:
+    networks = ["fp32", {"use": "uniform", "bits": "W8A8"}]
+    cells = grid.expand(config.parse(benchmark(["source"], quantizers=networks, seeds=[1, 2])))
+    cells.sort(key=lambda cell: (cell.seed, cell.bits))
+    jobs = [TaskJob(Task((resolve(cell),)), Sink()) for cell in cells]
+    plain, quantised, later, last = jobs
+    queue = JobQueue(jobs)
+    assert queue.take(quantised.network) is quantised
+    assert queue.take(quantised.network) is last
+    assert queue.take(quantised.network) is plain, "no job needs that network: the first of all"
+    queue.extend([plain])
+    assert len(queue) == 2
+    assert [queue.take(None), queue.take(None)] == [later, plain]
+    assert not len(queue)

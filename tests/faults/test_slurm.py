@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -14,11 +15,12 @@ import pytest
 
 from tests.faults.conftest import Bench
 from tests.helpers import slurm
-from tools.loopback import processes, wait_for
+from tools.loopback import is_free, processes, wait_for
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
-JOB = os.getpid()
+# The script makes the port of the cluster from the number of the job.
+JOB = next(number for number in itertools.count(os.getpid()) if is_free(20000 + number % 10000))
 
 
 @pytest.fixture
@@ -37,6 +39,7 @@ def job(bench: Bench) -> Iterator[Callable[[], subprocess.Popen[str]]]:
         "SLURM_JOB_ID": str(JOB),
         "SLURM_JOB_NUM_NODES": str(slurm.NODES),
         "SLURM_JOB_NODELIST": "node[1-2]",
+        "SLURM_CPUS_PER_TASK": "1",
     }
 
     def start() -> subprocess.Popen[str]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from click.testing import Result
 from typer.testing import CliRunner
 
 from tests.faults.conftest import Bench
@@ -17,6 +21,8 @@ from tta_bench.cli import app
 from tta_bench.errors import UserError
 from tta_bench.execution.ray import submission
 from tta_bench.execution.ray.submission import ClusterJobs, Submission
+from tta_bench.storage import workers
+from tta_bench.storage.lock import Lock
 
 COMMAND = (sys.executable, "-m", "tta_bench.cli")
 
@@ -63,7 +69,7 @@ def test_a_submitted_run_ends_without_the_process_that_submitted_it(
 
 def _run(words: list[str]) -> subprocess.CompletedProcess[str]:
     """A command in a process of its own: Ray reads the token of a cluster once in a process."""
-    return subprocess.run([*COMMAND, *words], capture_output=True, text=True)
+    return subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=120)
 
 
 def _first_line_of(words: list[str]) -> str:
@@ -148,6 +154,124 @@ def test_the_packages_of_every_plugin_are_sent(bench: Bench, monkeypatch: pytest
         ("streams", "gradual"),
         ("corruptions", "fog"),
     }
+
+
+@pytest.fixture
+def jobs(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Jobs of a cluster that runs every command at once in this process."""
+    made: Any = object.__new__(ClusterJobs)
+    made.address, made.client = "http://head:8265", _Client()
+
+    def start(id: str, command: list[str], results: str, *_: object) -> None:
+        outcome = CliRunner().invoke(app, [*command, "--results", results])
+        state = "SUCCEEDED" if outcome.exception is None else "FAILED"
+        made.client.jobs[id] = state, f"noise of Ray\n{outcome.output}{outcome.exception or ''}\nmore"
+
+    monkeypatch.setattr(made, "_start", start)
+    monkeypatch.setattr(submission, "ClusterJobs", lambda address: made)
+    monkeypatch.setattr(submission, "POLL_SECONDS", 0.01)
+    return made
+
+
+def _status(*words: str) -> Result:
+    return CliRunner().invoke(app, ["status", "--ray-address", "http://head:8265", *words])
+
+
+def test_the_status_of_a_submitted_run_is_made_on_the_cluster(bench: Bench, jobs: Any) -> None:
+    """Cells and workers, without the records; nothing of the job that asks stays."""
+    bench.write(["source"])
+    assert bench.here().returncode == 0
+    jobs.client.add("tta-bench-faults-1", "RUNNING", str(bench.results), "")
+    lock = Lock(bench.results / "faults" / "lock")
+    row = {"node": "10.0.0.7", "device": "gpu", "work": "resnet-micro FP32 source", "since": time.time()}
+    workers.write(bench.results / "faults", [row])
+    shown, as_json = _status(), _status("--json")
+    workers.write(bench.results / "faults", [])
+    lock.release()
+    assert shown.exit_code == as_json.exit_code == 0, shown.exception
+    assert shown.stderr == "Job tta-bench-faults-1: running\n"
+    assert "1 done" in shown.stdout
+    assert "10.0.0.7" in shown.stdout
+    assert "noise" not in shown.stdout
+    data = json.loads(as_json.stdout)
+    assert [cell["method"] for cell in data["cells"]] == ["source"]
+    assert data["workers"] == [row]
+    assert list(jobs.client.jobs) == ["tta-bench-faults-1"]
+
+
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING", "FAILED"])
+def test_a_run_without_results_shows_its_state_and_its_log(bench: Bench, jobs: Any, state: str) -> None:
+    log = "\n".join([*map(str, range(100)), "faults.yaml: methods[0]: unknown method"])
+    jobs.client.add("tta-bench-faults-1", state, str(bench.results), log)
+    outcome = _status()
+    assert outcome.exit_code == 0, outcome.exception
+    assert outcome.stderr.startswith(f"Job tta-bench-faults-1: {state.lower()}")
+    assert outcome.stdout.startswith("The job has written no results. Its log ends with:\n81\n")
+    assert outcome.stdout.endswith("unknown method\n")
+    assert json.loads(_status("--json").stdout)["cells"] == []
+    fetched = CliRunner().invoke(app, ["fetch-results", "--ray-address", "http://head:8265"])
+    assert fetched.stderr.startswith("Job tta-bench-faults-1")
+    assert "faults: no results here" in str(fetched.exception)
+
+
+def test_a_head_that_is_lost_during_a_call_is_told(
+    bench: Bench, jobs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: object) -> None:
+        raise ConnectionError("Connection refused")
+
+    for name in ("get_job_logs", "get_job_status", "list_jobs"):
+        jobs.client.jobs.clear()
+        jobs.client.add("tta-bench-faults-1", "RUNNING", str(bench.results), "")
+        monkeypatch.setattr(jobs.client, name, lost)
+        outcome = _status()
+        assert isinstance(outcome.exception, UserError)
+        assert "http://head:8265: the cluster does not answer: Connection refused" in str(outcome.exception)
+
+
+def test_a_command_that_takes_too_long_is_removed(
+    bench: Bench, jobs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submission, "OUTPUT_SECONDS", 0.0)
+    monkeypatch.setattr(jobs, "_start", lambda id, *_: jobs.client.jobs.update({id: ("RUNNING", "")}))
+    with pytest.raises(UserError, match="could not run `tta-bench print-status`: it took over"):
+        jobs.output(["print-status"], str(bench.results))
+    assert not jobs.client.jobs
+
+
+class _Client:
+    """Ray's client of jobs."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, tuple[str, str]] = {}  # state and log
+        self.results = ""
+
+    def add(self, id: str, state: str, results: str, log: str) -> None:
+        self.jobs[id], self.results = (state, log), results
+
+    def list_jobs(self) -> list[SimpleNamespace]:
+        facts = {"tta-bench": "faults", "tta-bench-results": self.results}
+        return [
+            SimpleNamespace(metadata=facts, submission_id=id, start_time=1, status=state, message="it died")
+            for id, (state, _) in self.jobs.items()
+        ]
+
+    def get_job_status(self, id: str) -> SimpleNamespace:
+        return SimpleNamespace(value=self.jobs[id][0])
+
+    def get_job_info(self, id: str) -> SimpleNamespace:
+        return SimpleNamespace(message="")
+
+    def get_job_logs(self, id: str) -> str:
+        return self.jobs[id][1]
+
+    def stop_job(self, id: str) -> None:
+        self.jobs[id] = ("STOPPED", "")
+
+    def delete_job(self, id: str) -> None:
+        if self.jobs[id][0] == "RUNNING":
+            raise RuntimeError("it is running")
+        del self.jobs[id]
 
 
 class _Refusing:

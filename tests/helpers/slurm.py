@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from ray.scripts.scripts import start
 from ray.scripts.symmetric_run import symmetric_run as original
 
 from tools.loopback import HEAD, Cluster
@@ -22,7 +23,7 @@ PROGRAMS = ("srun", "scontrol")
 def srun(words: list[str]) -> int:
     """Run a command on the head node, or Ray and a command on all nodes."""
     command = list(itertools.dropwhile(lambda word: word.startswith("--"), words))
-    if command[0] == "hostname":
+    if command == ["hostname", "--all-ip-addresses"]:
         print(HEAD, "10.0.0.1")  # a node often has several addresses
         return 0
     if command[:2] == ["ray", "symmetric-run"]:
@@ -37,7 +38,9 @@ def symmetric_run(words: list[str]) -> int:
     """
     end = words.index("--")
     options = dict(zip(words[:end:2], words[1:end:2], strict=True))
-    assert options.keys() <= {name for parameter in original.params for name in parameter.opts}
+    known = {name for command in (original, start) for each in command.params for name in each.opts}
+    assert options.keys() <= known
+    assert options["--num-cpus"] == os.environ["SLURM_CPUS_PER_TASK"] == "1", "as the nodes below have"
     assert options["--min-nodes"] == str(NODES)
     token = {name: os.environ[name] for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN")}
     with tempfile.TemporaryDirectory(prefix="ray-") as folder:  # a short path: Ray's sockets are in it

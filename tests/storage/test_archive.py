@@ -48,3 +48,8 @@ def test_other_files_are_refused(name: str, tmp_path: Path) -> None:
 def test_damaged_text_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="damaged"):
         unpack(text, tmp_path)
+
+
+def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="far: no results here"):
+        packed(tmp_path / "far")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ import typer
 
 from tta_bench.cli import options
 from tta_bench.cli.app import app
-from tta_bench.cli.output import show
+from tta_bench.cli.output import show, tell
 from tta_bench.errors import UserError
 from tta_bench.files import NAME, plain_name
 from tta_bench.terminal import say
@@ -69,13 +70,15 @@ def fetch_results(
     as_json: options.AsJson = False,
 ) -> None:
     """Copy the results of a submitted run from the cluster, finished or not, and merge them into ours."""
-    from tta_bench.execution.ray.submission import fetched
+    from tta_bench.execution.ray.submission import ClusterJobs
     from tta_bench.storage import merge as merging
 
+    jobs = ClusterJobs(ray_address)
+    run = jobs.newest(name)
+    tell(f"Job {run.id}: {run.told}")
     with tempfile.TemporaryDirectory(prefix="tta-bench-fetch-") as folder:
-        run = fetched(ray_address, name, Path(folder))
+        jobs.fetch(run, Path(folder))
         show(merging.merge([Path(folder)], results, run.name), as_json)
-    say(f"Job {run.id}: {run.told}", error=True)
 
 
 @app.command("print-results", hidden=True)
@@ -89,13 +92,25 @@ def print_results(
     say(packed(results / plain_name(name, NAME, results, "a benchmark's name")))
 
 
-def show_submitted(address: str, name: str | None, as_json: bool) -> None:
-    """Print the status of the run that was submitted last."""
+@app.command("print-status", hidden=True)
+def print_status(
+    name: Annotated[str, typer.Option("--name", help="benchmark in the results folder")],
+    results: options.Results = Path("results"),
+) -> None:
+    """Print the status of a results folder as text; `status --ray-address` runs this on the cluster."""
     from tta_bench.commands.results import results as read
-    from tta_bench.execution.ray.submission import fetched
+    from tta_bench.storage.archive import encoded
+    from tta_bench.storage.manifest import benchmarks
 
-    with tempfile.TemporaryDirectory(prefix="tta-bench-fetch-") as folder:
-        run = fetched(address, name, Path(folder))
-        status = read(Path(folder), run.name).status()
-    say(f"Job {run.id}: {run.told}", error=True)
-    show(status, as_json)
+    found = read(results, name).status() if name in benchmarks(results) else None
+    say(encoded(json.dumps(found and {"text": found.text, "data": found.data}).encode()))
+
+
+def show_submitted(address: str, name: str | None, as_json: bool) -> None:
+    """Print the state of the run that was submitted last, and the status of its results folder."""
+    from tta_bench.execution.ray.submission import ClusterJobs
+
+    jobs = ClusterJobs(address)
+    run = jobs.newest(name)
+    tell(f"Job {run.id}: {run.told}")
+    show(jobs.status(run), as_json)

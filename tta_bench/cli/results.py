@@ -233,7 +233,7 @@ def status(
     if ray_address is not None:
         if watch:
             problem = "--watch: reads the results folder, which a submitted run has on the head node."
-            raise UserError(f"{problem} Leave out --watch here, or --ray-address there.")
+            raise UserError(f"{problem} Repeat the command without --watch, or log in there.")
         from tta_bench.cli.cluster import show_submitted
 
         show_submitted(ray_address, name, as_json)

@@ -79,6 +79,8 @@ class WorkerActivity:
 class Recorder(Protocol):
     """Receives what a runner produces; nobody else writes results."""
 
+    missing: dict[str, int]  # records that a started cell still lacks, by its key
+
     def prepared(self, done: int, total: int) -> None:
         """The images of so many domains are prepared."""
 

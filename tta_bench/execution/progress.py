@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tta_bench.grid import Cell
 
 PLAIN_INTERVAL_SECONDS = 10.0
+ESTIMATE_SECONDS = 1.0  # between two estimates of the remaining time on a terminal
 
 
 class RunProgress:
@@ -40,7 +41,8 @@ class RunProgress:
         self.cells = {cell.key: cell for cell in cells}
         self.expected = sum(cell.records_expected for cell in cells)
         self.seen: Counter[str] = Counter()
-        self.finished, self.start, self.last_line = 0, time.monotonic(), 0.0
+        self.total = self.finished = 0  # records and cells
+        self.start, self.last_line, self.estimated, self.left = time.monotonic(), 0.0, 0.0, ""
         self.time_left = TimeLeft(planned_work(tasks(cells, share)))
         already = f", {done} done already" if done else ""
         self.note(f"{len(cells)} cells to run{already}, {self.expected} records.")
@@ -68,6 +70,7 @@ class RunProgress:
         """A cell starts, or starts again, and has so many records already."""
         if self.bars is not None:
             self.bars.advance(self.bar, kept - self.seen[cell.key])
+        self.total += kept - self.seen[cell.key]
         self.seen[cell.key] = kept
         self.time_left.progressed(cell.key, kept, [], time.monotonic())
 
@@ -81,6 +84,7 @@ class RunProgress:
         over = any(r["status"] != "ok" for r in records)
         share = cell.records_expected - self.seen[cell.key] if over else len(records)
         self.seen[cell.key] += share
+        self.total += share
         if self.seen[cell.key] == cell.records_expected:
             self.finished += 1
         self.time_left.progressed(cell.key, self.seen[cell.key], records, time.monotonic())
@@ -88,14 +92,20 @@ class RunProgress:
         self._show(f"{labels.model} {cell.bits} {labels.method}", share)
 
     def _show(self, what: str, share: int) -> None:
-        now, total = time.monotonic(), sum(self.seen.values())
-        seconds = self.time_left.seconds(now)
-        left = "" if seconds is None or total == self.expected else f"about {spell(seconds)} left"
+        now = time.monotonic()
         if self.bars is not None:
-            self.bars.update(self.bar, advance=share, description=printable(what), left=left)
+            if now - self.estimated >= ESTIMATE_SECONDS or self.total == self.expected:
+                self.estimated, self.left = now, self._time_left(now)
+            self.bars.update(self.bar, advance=share, description=printable(what), left=self.left)
             return
-        if now - self.last_line < PLAIN_INTERVAL_SECONDS and total < self.expected:
+        if now - self.last_line < PLAIN_INTERVAL_SECONDS and self.total < self.expected:
             return
         self.last_line = now
-        counts = [f"{total}/{self.expected} records", f"{self.finished}/{len(self.cells)} cells", left]
-        self.note(f"[{now - self.start:5.0f} s] {', '.join(filter(None, counts))}: {what}")
+        counts = [f"{self.total}/{self.expected} records", f"{self.finished}/{len(self.cells)} cells"]
+        counts += filter(None, [self._time_left(now)])
+        self.note(f"[{now - self.start:5.0f} s] {', '.join(counts)}: {what}")
+
+    def _time_left(self, now: float) -> str:
+        """The estimate of the remaining time; empty if there is none, or nothing is left."""
+        seconds = None if self.total == self.expected else self.time_left.seconds(now)
+        return "" if seconds is None else f"about {spell(seconds)} left"

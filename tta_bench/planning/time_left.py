@@ -48,9 +48,12 @@ class TimeLeft:
     def __init__(self, work: Mapping[str, PlannedWork]) -> None:
         self.work = work
         self.done = dict.fromkeys(work, 0.0)  # the share of each cell's passes that is made
+        self.passes_left: defaultdict[Network, float] = defaultdict(float)
+        for planned in work.values():
+            self.passes_left[planned.network] += planned.passes
         self.tasks_started = 0
-        # At the first record: the time, the number of tasks, and how much of each cell was made.
-        self.first: tuple[float, int, dict[str, float]] | None = None
+        # At the first record: the time, the number of tasks, and the passes that were left.
+        self.first: tuple[float, int, dict[Network, float]] | None = None
         self.seconds_of: defaultdict[Network, float] = defaultdict(float)
         self.passes_of: defaultdict[Network, float] = defaultdict(float)
 
@@ -60,30 +63,29 @@ class TimeLeft:
 
     def progressed(self, key: str, seen: int, new: Sequence[Record], now: float) -> None:
         """A cell has so many records, of which these are new."""
-        self.done[key] = min(1.0, seen / self.work[key].records)
+        planned = self.work[key]
+        share = min(1.0, seen / planned.records)
+        self.passes_left[planned.network] -= (share - self.done[key]) * planned.passes
+        self.done[key] = share
         computed = [record for record in new if record["status"] == "ok" and "repeats" not in record]
         if not computed:
             return
-        planned = self.work[key]
         self.seconds_of[planned.network] += sum(record["seconds"] for record in computed)
         self.passes_of[planned.network] += len(computed) * planned.passes_of_record
         if self.first is None:
-            self.first = (now, max(self.tasks_started, 1), dict(self.done))
+            self.first = (now, max(self.tasks_started, 1), dict(self.passes_left))
 
     def seconds(self, now: float) -> float | None:
         """The estimated wall time until the run is over; None before the first record."""
         if self.first is None:
             return None
-        then, tasks, shares = self.first
-        since = self._cost({key: self.done[key] - shares[key] for key in self.done})
-        pace = (tasks * SETTLING_SECONDS + since) / (SETTLING_SECONDS + now - then)
-        return self._cost({key: 1 - share for key, share in self.done.items()}) / pace
+        then, tasks, left = self.first
+        made = {network: left[network] - passes for network, passes in self.passes_left.items()}
+        pace = (tasks * SETTLING_SECONDS + self._cost(made)) / (SETTLING_SECONDS + now - then)
+        return max(0.0, self._cost(self.passes_left)) / pace  # sums of floats may end below 0
 
-    def _cost(self, shares: Mapping[str, float]) -> float:
-        """Seconds of computation of these shares of the cells; networks without a record cost the mean."""
+    def _cost(self, passes: Mapping[Network, float]) -> float:
+        """Seconds of computation of these passes; networks without a record cost the mean."""
         known = {network: self.seconds_of[network] / self.passes_of[network] for network in self.passes_of}
         mean = sum(known.values()) / len(known)
-        return sum(
-            share * self.work[key].passes * known.get(self.work[key].network, mean)
-            for key, share in shares.items()
-        )
+        return sum(count * known.get(network, mean) for network, count in passes.items())

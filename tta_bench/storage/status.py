@@ -29,8 +29,19 @@ def describe(store: ResultStore) -> Description:
                 reasons.append(f"{cell['key']}:\n{record['reason'].rstrip()}")
     counts = Counter(row["state"] for row in rows)
     summary = ", ".join(f"{n} {state}" for state, n in sorted(counts.items()))
-    text = "\n\n".join([f"{store.folder}: {summary}", columns(rows), *reasons])
-    return Description(text, {"folder": str(store.folder), "states": counts, "cells": rows})
+    _, _, busy = _writing(store.folder)
+    working = [columns(workers.shown(busy, time.time()))] if busy else []
+    text = "\n\n".join([f"{store.folder}: {summary}", columns(rows), *working, *reasons])
+    data = {"folder": str(store.folder), "states": counts, "cells": rows}
+    return Description(text, data | ({"workers": busy} if busy else {}))
+
+
+def _writing(folder: Path) -> tuple[str, float, list[Record]]:
+    """The process that is writing, or an empty text; when it began; what its workers do."""
+    lock = folder / "lock"
+    holder = lock.read_text().strip() if lock.is_file() else ""
+    begun = _changed(lock)
+    return holder, begun, workers.read(folder, begun) if holder else []
 
 
 def _row(cell: Record, records: Sequence[Record]) -> dict[str, Any]:
@@ -108,12 +119,9 @@ class StatusReader:
 
     def read(self) -> FolderStatus:
         """The folder now."""
-        lock = self.store.folder / "lock"
-        holder = lock.read_text().strip() if lock.is_file() else ""
-        begun = _changed(lock)
+        holder, begun, busy = _writing(self.store.folder)
         manifest = self._cached(self.store.folder / MANIFEST, self.store.manifest)
         cells = [self._cell(cell, begun if holder else None) for cell in manifest["cells"]]
-        busy = workers.read(self.store.folder, begun) if holder else []
         return FolderStatus(self.store.folder, cells, holder, begun, time.time(), busy)
 
     def _cell(self, cell: Record, begun: float | None) -> CellStatus:

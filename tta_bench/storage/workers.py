@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from tta_bench import files
 from tta_bench.storage import format
 from tta_bench.storage.record import Record
+from tta_bench.terminal import spell
 
 WORKERS = "workers.json"
 
@@ -36,3 +37,16 @@ def read(folder: Path, since: float) -> list[Record]:
     except (ValidationError, FileNotFoundError):
         return []
     return found
+
+
+def shown(workers: Sequence[Record], now: float) -> list[Record]:
+    """Node, device and work of each worker, and for how long it has been at it, as rows for people."""
+    return [
+        {
+            "worker on": row["node"],
+            "device": row["device"],
+            "for": spell(max(now - row["since"], 0.0)),
+            "works on": row["work"],
+        }
+        for row in workers
+    ]

@@ -68,8 +68,13 @@ def _initialise(ray: Any, address: str | None, options: dict[str, Any]) -> None:
 
 
 def check_address(address: str) -> None:
-    """Raise if nothing listens at host:port; Ray itself would retry for minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
+    """Raise if the address cannot work, or nothing listens there; Ray itself would retry for minutes."""
+    if address.startswith("ray://"):
+        raise UserError(
+            f"--ray-address {address}: runs cannot use the Ray client. Use `tta-bench submit` with the "
+            "dashboard's address (http://HEAD:8265), or run on a node of the cluster with HEAD:6379."
+        )
+    host, _, port = address.rpartition(":")
     if not host or not port.isdigit():  # "auto", or another form that Ray understands
         return
     try:

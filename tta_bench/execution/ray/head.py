@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import socket
 import sys
@@ -59,7 +60,7 @@ class HeadWatch:
         """Stop watching and disconnect. Without a head node Ray cannot: then the process ends without Ray."""
         self._over.set()
         if self.lost.is_set():
-            atexit.register(_exit)
+            _end_without(shutdown)
         else:
             shutdown()
 
@@ -76,6 +77,20 @@ class HeadWatch:
         if not self._over.wait(BLOCKED_SECONDS):  # the main thread is inside a call of Ray
             say(HeadLost(self.address), error=True)
             self.end()
+
+
+def _end_without(shutdown: Callable[[], None]) -> None:
+    """Let the process end without Ray, whose handlers need the head node, but with its own exit code.
+
+    A program may have caught HeadLost and end as it likes. Without `on_exit` in the C library, the code is 3.
+    """
+    try:
+        library = ctypes.CDLL(None)
+        library.on_exit(ctypes.cast(library._exit, ctypes.c_void_p), None)
+    except (AttributeError, OSError, TypeError):
+        atexit.register(_exit)
+    else:
+        atexit.unregister(shutdown)
 
 
 def _exit() -> None:

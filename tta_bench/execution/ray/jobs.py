@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -10,9 +13,11 @@ from tta_bench.execution.messages import Delivery, Preparation, Recorder
 from tta_bench.planning.tasks import Task
 
 MAX_DEATHS = 3  # of workers, without any progress between them
+SIZE = r"[\d.]+ ?[KMGT]?i?B"
+USED = re.compile(rf"was ({SIZE})(?: used)? / ({SIZE})")  # Ray 2.60 writes `used`
 
 
-@dataclass
+@dataclass(eq=False)
 class PreparationJob:
     """Prepare the images of one domain. If that fails, the cells that need them will fail, too."""
 
@@ -51,7 +56,7 @@ class PreparationJob:
         return []
 
 
-@dataclass
+@dataclass(eq=False)
 class TaskJob:
     """Run a task, from where the recorder says that its cells start."""
 
@@ -115,3 +120,48 @@ class TaskJob:
 
 
 Job: TypeAlias = PreparationJob | TaskJob  # one call of a worker's generator
+
+
+class JobQueue:
+    """Waiting jobs in their order; to take one costs the same however many there are."""
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        self._numbers = itertools.count()
+        self._waiting: dict[tuple[str, str] | None, deque[tuple[int, Job]]] = {}  # by network
+        self.extend(jobs)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def extend(self, jobs: Iterable[Job]) -> None:
+        """Add jobs at the end."""
+        for job in jobs:
+            self._waiting.setdefault(job.network, deque()).append((next(self._numbers), job))
+
+    def clear(self) -> None:
+        """Forget all jobs."""
+        self._waiting.clear()
+
+    def take(self, network: tuple[str, str] | None) -> Job:
+        """The first job that needs this network, or the first of all if there is none."""
+        if network not in self._waiting:
+            network = min(self._waiting, key=lambda each: self._waiting[each][0][0])
+        jobs = self._waiting[network]
+        _, job = jobs.popleft()
+        if not jobs:
+            del self._waiting[network]
+        return job
+
+
+def in_short(death: Exception) -> str:
+    """Ray's reason, without the processes of others that it lists when memory runs out."""
+    text = str(death)
+    if "low on memory" not in text:
+        return text
+    used = USED.search(text)
+    amount = f" ({used[1]} / {used[2]} used)" if used else ""
+    return (
+        f"Ray has killed the worker because its machine was low on memory{amount}. Use fewer --workers, or "
+        "end other programs. RAY_memory_usage_threshold (0.95) is the limit; RAY_memory_monitor_refresh_ms=0 "
+        "leaves it to the system."
+    )

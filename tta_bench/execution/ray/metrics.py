@@ -18,31 +18,22 @@ class MeteredRecorder:
         from ray.util import metrics
 
         self.recorder = recorder
-        self.prepared, self.note = recorder.prepared, recorder.note
-        self.left: dict[str, int] = {}  # records, by cell
+        self.prepared, self.note, self.missing = recorder.prepared, recorder.note, recorder.missing
         self.states: dict[str, str] = {}  # by cell
         self.counts: Counter[str] = Counter()  # of cells, by state
-        self.tasks: set[tuple[object, ...]] = set()  # that were ever started
         self.records = metrics.Counter("tta_bench_records", "records from workers", ("status",))
         self.cells = metrics.Gauge("tta_bench_cells", "cells of this run that were started", ("state",))
         self.seconds = metrics.Histogram(
             "tta_bench_seconds_per_pass", "seconds of one image's forward or backward pass", PASS_SECONDS
         )
-        self.restarts = metrics.Counter("tta_bench_restarts", "tasks that were started again")
+        self.restarts = metrics.Counter("tta_bench_restarts", "workers that have died")
         self.workers = metrics.Gauge("tta_bench_busy_workers", "workers that compute", ("node",))
         self.nodes: set[str] = set()
 
     def started(self, task: Task) -> list[Start]:
-        known = (tuple(each.key for each in task.cells), task.segments)
-        if known in self.tasks:
-            self.restarts.inc()
-        self.tasks.add(known)
         starts = self.recorder.started(task)
-        for each, start in zip(task.cells, starts, strict=True):
-            if self.states.get(each.key) != "running":
-                finished = sum(len(each.recorded_with(i)) for i in start.finished)
-                self.left[each.key] = each.cell.records_expected - finished
-                self._now(each.key, "running")
+        for each in task.cells:
+            self._update(each.key)
         return starts
 
     def working(self, workers: Sequence[WorkerActivity]) -> None:
@@ -56,20 +47,20 @@ class MeteredRecorder:
         self.recorder.working(workers)
 
     def delivered(self, delivery: Delivery) -> None:
+        self.recorder.delivered(delivery)
         for record in delivery.records:
             status = record["status"]
             self.records.inc(1, {"status": status})
-            self.left[delivery.key] -= status == "ok"
-            if status != "ok" or self.left[delivery.key] == 0:
-                self._now(delivery.key, "done" if status == "ok" else status)
+            self._update(delivery.key, status)
             passes = record.get("forward_images", 0) + record.get("backward_images", 0)
             if passes and "repeats" not in record:
                 self.seconds.observe(record["seconds"] / passes)
-        self.recorder.delivered(delivery)
 
-    def _now(self, key: str, state: str) -> None:
-        """A cell has a new state."""
+    def _update(self, key: str, status: str = "ok") -> None:
+        """A cell has started, or has got a record; several tasks may each have a part of it."""
         before = self.states.get(key)
-        self.states[key] = state
-        self.counts.update([state])
-        self.counts.subtract([before] if before else [])
+        state = status if status != "ok" else "running" if self.missing[key] else "done"
+        if before not in ("failed", "unsupported"):
+            self.states[key] = state
+            self.counts.update([state])
+            self.counts.subtract([before] if before else [])

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import platform
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 
-from tta_bench.api import Data, Domain
+from tta_bench.api import Domain
 from tta_bench.errors import UserError
+from tta_bench.execution.ray.versions import versions
 from tta_bench.grid import Cell
 from tta_bench.plugins import registry
 from tta_bench.plugins.identity import PluginIdentity, code_of
 
-LIBRARIES = ("torch", "timm")  # sums differ between their releases
 FREE_BYTES = 2**30  # features and corrupted images are kept on disk
 
 
@@ -45,39 +43,24 @@ def requirements(cells: Iterable[Cell]) -> Requirements:
     for cell in {(each.data.digest, each.labels.stream, each.seed): each for each in found}.values():
         read.setdefault(cell.data.digest, (cell.data, set()))[1].update(cell.visited)
     data = [(plugin, tuple(sorted(domains, key=str))) for plugin, domains in read.values()]
-    content = tuple(DataContent(plugin, domains, _images(plugin.make(), domains)) for plugin, domains in data)
+    content = tuple(DataContent(plugin, domains, _images(plugin, domains)) for plugin, domains in data)
     return Requirements(versions(), tuple(plugins.values()), content)
 
 
-def _images(data: Data, domains: Iterable[Domain]) -> str:
+def _images(plugin: PluginIdentity, domains: Iterable[Domain]) -> str:
     """A hash of the images of these domains, and of those that belong to no domain."""
-    return "/".join([data.fingerprint(), *map(data.domain_fingerprint, domains)])
-
-
-def versions() -> dict[str, str]:
-    """The versions here that must be equal on all nodes, without the name of a build such as +cu126."""
-    found = {"Python": ".".join(platform.python_version_tuple()[:2])}
-    for name in LIBRARIES:
-        try:
-            found[name] = version(name).partition("+")[0]
-        except PackageNotFoundError:
-            found[name] = "none"
-    return found
+    with registry.asking(plugin.group, plugin.use):
+        data = plugin.make()
+        return "/".join([data.fingerprint(), *map(data.domain_fingerprint, domains)])
 
 
 def problems(wanted: Requirements, device: str) -> list[str]:
     """Why this node cannot run the cells, each with a remedy; without any, it can."""
-    here = versions()
-    found = [
-        f"{name} {here[name]} is installed, and the run started with {name} {wanted.versions[name]}. "
-        f"Install {name} {wanted.versions[name]} there"
-        for name in wanted.versions
-        if here[name] != wanted.versions[name]
-    ]
+    found = []
     free = shutil.disk_usage(tempfile.gettempdir()).free
     if free < FREE_BYTES:
         found.append(f"{tempfile.gettempdir()} has {free / 2**30:.1f} GiB free. Make room for at least 1 GiB")
-    # With other versions, or without a plugin, the rest would fail for the same reason.
+    # Without a plugin, the rest would fail for the same reason.
     return found or _without_gpu(device) or [*_other_code(wanted)] or [*_other_content(wanted)]
 
 
@@ -109,15 +92,16 @@ def _other_content(wanted: Requirements) -> Iterator[str]:
     """Weights and images that are missing here, or differ from the driver's."""
     for plugin in wanted.plugins:
         if plugin.group == "models":
-            made = plugin.make()
-            missing = [text.rstrip(".") for text in made.problems()]
+            with registry.asking(plugin.group, plugin.use):
+                made = plugin.make()
+                missing = [text.rstrip(".") for text in made.problems()]
+                differs = not missing and made.fingerprint() != plugin.fingerprint
             yield from missing
-            if not missing and made.fingerprint() != plugin.fingerprint:
+            if differs:
                 yield f"the weights of {plugin.label} differ from those of the run. Copy them there"
     for content in wanted.data:
-        with registry.asking("data", content.data.use):
-            data = content.data.make()
-            missing = [text.rstrip(".") for text in data.problems(content.domains)]
-            yield from missing
-            if not missing and _images(data, content.domains) != content.images:
-                yield f"the images of {content.data.label} differ from those of the run. Copy them there"
+        with registry.asking(content.data.group, content.data.use):
+            missing = [text.rstrip(".") for text in content.data.make().problems(content.domains)]
+        yield from missing
+        if not missing and _images(content.data, content.domains) != content.images:
+            yield f"the images of {content.data.label} differ from those of the run. Copy them there"

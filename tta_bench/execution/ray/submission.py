@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tta_bench.description import Description
 from tta_bench.errors import UserError
 from tta_bench.execution.ray import packages
 from tta_bench.execution.ray.connection import QUIET, check_address
 from tta_bench.execution.ray.environment import temporary_environment
+from tta_bench.files import NAME as PLAIN
+from tta_bench.files import plain_name
 from tta_bench.storage import archive
 
 NAME, RESULTS = "tta-bench", "tta-bench-results"  # keys of a job's metadata
 PORT = 8265  # of Ray's dashboard, unless the address has one
 POLL_SECONDS = 1.0
+OUTPUT_SECONDS = 600.0  # for a command on the head node
+STOP_SECONDS = 10.0  # for a command that has not ended by then
+TAIL_LINES = 20  # of the log of a run without results
 AGENT_SECONDS = 60.0  # for the agent of a cluster that has just started
 UPLOADS = ("ray", "ray.dashboard.modules.dashboard_sdk")  # loggers that report every upload
 NO_AGENT = "No available agent"  # in the answer of Ray's server
@@ -53,7 +60,8 @@ class Submission:
     def told(self) -> str:
         """How the job is, in words."""
         if self.state == "FAILED":
-            return f"failed: {self.message} The same `tta-bench submit` continues the run."
+            why = self.message.strip().partition("\n")[0].partition(", last available logs")[0].rstrip(".")
+            return f"failed: {why or 'Ray gives no reason'}. The same `tta-bench submit` continues the run."
         return self.state.lower()
 
 
@@ -61,6 +69,7 @@ class ClusterJobs:
     """The jobs of one cluster."""
 
     def __init__(self, address: str) -> None:
+        self.address = address
         place = address.removeprefix("http://")
         place = place if ":" in place else f"{place}:{PORT}"
         check_address(place)
@@ -87,7 +96,9 @@ class ClusterJobs:
 
     def runs(self, name: str | None = None) -> list[Submission]:
         """The runs of a benchmark, or of all, that this cluster knows; the newest first."""
-        found = [job for job in self.client.list_jobs() if NAME in (job.metadata or {}) and job.submission_id]
+        with self._asking():
+            jobs = self.client.list_jobs()
+        found = [job for job in jobs if NAME in (job.metadata or {}) and job.submission_id]
         found.sort(key=lambda job: job.start_time or 0, reverse=True)
         runs = [_submission(job) for job in found]
         return [run for run in runs if name in (None, run.name)]
@@ -120,20 +131,71 @@ class ClusterJobs:
         self._start(id, command, results, [file], plugins, {NAME: name, RESULTS: results})
         return Submission(id, name, results, "PENDING")
 
-    def output(self, command: Sequence[str], results: str, seconds: float = 600.0) -> str:
+    def status(self, run: Submission) -> Description:
+        """What `tta-bench status` shows on the head node; the end of the run's log if it has no results."""
+        if run.state != "PENDING":
+            text = self.output(["print-status", "--name", run.name], run.results)
+            found = json.loads(archive.decoded(text))
+            if found is not None:
+                return Description(str(found["text"]), found["data"])
+        with self._asking():
+            log = self.client.get_job_logs(run.id)
+        tail = "\n".join(log.strip().splitlines()[-TAIL_LINES:])
+        told = "The job has written no results" + (
+            f". Its log ends with:\n{tail}" if tail else ", and no log."
+        )
+        return Description(told, {"folder": run.results, "states": {}, "cells": [], "log": tail})
+
+    def fetch(self, run: Submission, into: Path) -> None:
+        """Copy the results of a run into a folder."""
+        name = plain_name(run.name, PLAIN, Path(run.results), "a benchmark's name")
+        archive.unpack(self.output(["print-results", "--name", name], run.results), into / name)
+
+    def output(self, command: Sequence[str], results: str) -> str:
         """What a command of tta-bench prints on the head node."""
         id = f"tta-bench-{command[0]}-{os.getpid()}-{time.time_ns()}"
         self._start(id, command, results, [], [], {})
-        end = time.monotonic() + seconds
-        while str(self.client.get_job_status(id).value) not in OVER and time.monotonic() < end:
-            time.sleep(POLL_SECONDS)
-        text: str = self.client.get_job_logs(id)
-        if self.client.get_job_status(id).value != "SUCCEEDED":
-            info = self.client.get_job_info(id).message or "it took too long"
-            raise UserError(f"The cluster could not run `tta-bench {command[0]}`: {info}\n{text[-2000:]}")
-        with suppress(RuntimeError):  # it stays in the list of jobs
-            self.client.delete_job(id)
+        try:
+            with self._asking():
+                state = self._wait(id, OUTPUT_SECONDS)
+                text: str = self.client.get_job_logs(id)
+                if state != "SUCCEEDED":
+                    info = self.client.get_job_info(id).message or f"it took over {OUTPUT_SECONDS:.0f} s"
+                    raise UserError(
+                        f"The cluster could not run `tta-bench {command[0]}`: {info}\n{text[-2000:]}"
+                    )
+        finally:
+            self._discard(id)
         return text
+
+    def _wait(self, id: str, seconds: float) -> str:
+        """The state of a job once it has ended, or after so many seconds."""
+        end = time.monotonic() + seconds
+        while True:
+            state = str(self.client.get_job_status(id).value)
+            if state in OVER or time.monotonic() > end:
+                return state
+            time.sleep(POLL_SECONDS)
+
+    def _discard(self, id: str) -> None:
+        """Remove a job from the cluster's list, and stop it first if it is still running."""
+        with suppress(RuntimeError, OSError):
+            if self.client.get_job_status(id).value not in OVER:
+                self.client.stop_job(id)
+                self._wait(id, STOP_SECONDS)
+            self.client.delete_job(id)
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Turn what the client raises when the head node is lost into an error with a remedy."""
+        try:
+            yield
+        except (RuntimeError, OSError) as error:  # Ray has no class for what its server answers
+            why = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+            raise UserError(
+                f"--ray-address {self.address}: the cluster does not answer: {why}. Run the command again. "
+                "If the head node is lost, start a cluster; then `tta-bench submit` continues the run."
+            ) from error
 
     def _start(
         self,
@@ -170,14 +232,6 @@ class ClusterJobs:
                 if time.monotonic() > end:
                     raise UserError(NO_AGENT_REMEDY) from error
             time.sleep(POLL_SECONDS)
-
-
-def fetched(address: str, name: str | None, into: Path) -> Submission:
-    """Copy the results of the newest run of a benchmark into a folder; returns that run."""
-    jobs = ClusterJobs(address)
-    run = jobs.newest(name)
-    archive.unpack(jobs.output(["print-results", "--name", run.name], run.results), into / run.name)
-    return run
 
 
 def _submission(job: Any) -> Submission:
