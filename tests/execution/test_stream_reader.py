@@ -10,13 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from tta_bench.api import Domain, Stream, StreamSchedule
+from tta_bench.api import Domain, Scenario, Stream, StreamSchedule
 from tta_bench.execution.stream_reader import StreamReader
 from tta_bench.streams.continual import Continual
+from tta_bench.streams.gradual import Gradual
 
 FOG_SEGMENT, SNOW_SEGMENT = 0, 1
 FOG, SNOW = Domain("fog", 5), Domain("snow", 5)
 CPU = torch.device("cpu")
+CONTINUAL = Continual()
 
 
 class Images:
@@ -52,10 +54,16 @@ class Doubling:
 
 
 def feed_of(
-    data: Any, keep: bool = False, order: str = "sequential", classes: int = 5, count: int = 10
+    data: Any,
+    keep: bool = False,
+    order: str = "sequential",
+    classes: int = 5,
+    count: int = 10,
+    domain_order: str = "file",
+    scenario: Scenario = CONTINUAL,
 ) -> StreamReader:
     """Batches of 4, 4 and 2 images."""
-    schedule = StreamSchedule((FOG, SNOW), 3, 0, Continual(), order)
+    schedule = StreamSchedule((FOG, SNOW), 3, 0, scenario, order, domain_order)
     stream = Stream(schedule, 4, np.zeros(count, np.int64))
     cell: Any = SimpleNamespace(data=SimpleNamespace(use="mine"), stream=lambda labels: stream)
     return StreamReader(data, cell, classes, keep)
@@ -188,6 +196,28 @@ def test_the_same_domain_in_another_round_is_the_same_where_batches_are_fixed() 
     starts(feed, model, 1, FOG_SEGMENT)
     starts(feed, model, 2, FOG_SEGMENT)
     assert len(model.passes) == 3
+
+
+def test_features_of_a_domain_are_read_again_wherever_it_comes() -> None:
+    """Before: they were stored by the number of the segment, so only rounds in the same order read them."""
+    feed, model = feed_of(Images(), keep=True, domain_order="per-round"), Doubling()
+    schedule = feed.stream.schedule
+    assert len({schedule.segments(round) for round in (1, 2, 3)}) == 2, "both orders come"
+    for round in (1, 2, 3):
+        for index, segment in enumerate(schedule.segments(round)):
+            expected = [0, 8, 16] if segment.domains == (FOG,) else [200, 208, 216]
+            assert starts(feed, model, round, index) == expected
+    assert len(model.passes) == 6
+
+
+def test_both_visits_of_a_severity_share_their_features() -> None:
+    data, model = Images(), Doubling()
+    data.held = {Domain(name, s): data.held[FOG] + s for name in ("fog", "snow") for s in range(1, 6)}
+    feed = feed_of(data, keep=True, scenario=Gradual())
+    for index in range(18):
+        severity = 5 - abs(index % 9 - 4)
+        assert starts(feed, model, 1, index)[0] == 2 * severity
+    assert len(model.passes) == 2 * 5 * 3
 
 
 class Shuffled(Images):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 from tta_bench import config, grid
 from tta_bench.api import Domain, Stream, StreamSchedule
 from tta_bench.errors import ConfigError
+from tta_bench.grid.cell import Labels
 from tta_bench.planning import tasks as plan
 from tta_bench.planning.sharing import resolve
+from tta_bench.plugins.identity import PluginIdentity
 from tta_bench.streams.continual import Continual
 
 Write = Callable[..., Path]
@@ -107,3 +110,38 @@ def test_a_stream_is_its_seed_alone() -> None:
     assert [len(b) for b in stream().batches(1, 0)] == [4, 4, 2]
     assert stream().fingerprint(1, 0, "a") != stream().fingerprint(1, 0, "b")
     assert stream().fingerprint(1, 0, "a") == stream().fingerprint(2, 0, "a")
+
+
+FROZEN: dict[str, Any] = {
+    "data": PluginIdentity("data", "cifar10-mini", {"source_count": 512}, "1", "images"),
+    "model": PluginIdentity("models", "vit-micro", {}, "2", "weights"),
+    "quantizer": PluginIdentity("quantizers", "uniform", {"bits": "W8A8"}),
+    "method": PluginIdentity("methods", "tent", {"lr": 0.001}),
+    "corruptions": (PluginIdentity("corruptions", "fog"),),
+    "domains": (("fog", 5), ("clean", 0)),
+    "rounds": 10,
+    "batch_size": 64,
+    "limit": None,
+    "order": "shuffled",
+    "reset": "never",
+    "seed": 2020,
+    "threads": 1,
+    "labels": Labels("model", "quantizer", "method", (0, 0, 0)),
+}
+
+
+@pytest.mark.parametrize(
+    ("stream", "key"),
+    [
+        ({}, "vit-micro.uniform-W8A8.tent.s2020-49070c88c0d3"),
+        (
+            {"rounds": 2, "limit": 256, "order": "reshuffled", "reset": "domain", "batch_size": 8},
+            "vit-micro.uniform-W8A8.tent.s2020-5aa51fb59cc0",
+        ),
+    ],
+)
+def test_keys_of_continual_cells_are_those_of_old_results(stream: dict[str, Any], key: str) -> None:
+    """If this fails, cells that were computed before would be computed again."""
+    assert grid.Cell(**FROZEN | stream).with_key().key == key
+    coded = {name: replace(FROZEN[name], code="edited") for name in ("data", "model", "method")}
+    assert grid.Cell(**FROZEN | coded | stream).with_key().key == key

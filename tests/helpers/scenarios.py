@@ -24,6 +24,19 @@ STREAM: dict[str, Any] = {
 }
 # What a scenario needs on so few images, besides what it says itself.
 NEEDS: dict[str, dict[str, Any]] = {"markov": {"max_state": 20}}
+# Streams that combine several settings. Each has more than one reason to differ however it is run.
+COMBINED: dict[str, dict[str, Any]] = {
+    "borders": {"straddle": True, "domain_order": "per-round", "adapt_every": 3, "scenario": "gradual"},
+    "rounds": {"domain_order": "per-round", "rounds": 3, "reset": {"every": 4}},
+    "window": {"batch_size": 1, "window": 4, "reset": {"every": 7}, "scenario": "correlated", "limit": 12},
+    "mixed": {
+        "scenario": "mixed",
+        "order": "reshuffled",
+        "adapt_every": 2,
+        "reset": {"every": 5},
+        "batch_size": 4,
+    },
+}
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tta-bench-interleaved" / "tta_bench_interleaved.py"
 NAMES = ("interleaved", "there-and-back", "by-label")
 ENTRY_POINTS = """[tta_bench.streams]

@@ -62,6 +62,14 @@ def test_batches_in_class_order_are_warned_of_where_batch_statistics_are_used() 
 
 
 @pytest.mark.usefixtures("by_class")
+@pytest.mark.parametrize("scenarios", [["continual", "correlated"], ["correlated", "continual"]])
+def test_a_warning_does_not_depend_on_the_order_of_scenarios(scenarios: list[str]) -> None:
+    """Before: only the last scenario was looked at, and one that orders by label is not warned of."""
+    (warning,) = cautions(cells(stream=FILE["stream"] | {"scenario": scenarios}))
+    assert "batches of 64 hold 1.3 classes" in warning
+
+
+@pytest.mark.usefixtures("by_class")
 def test_a_limit_that_leaves_few_classes_is_warned_of() -> None:
     stream = {"corruptions": "clean", "rounds": 1, "limit": 300}
     (warning,) = cautions(cells(stream=stream))
@@ -120,3 +128,14 @@ def test_data_that_cannot_answer_stops_nothing(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(Cifar10Mini, "test_labels", broken)
     assert cautions(found) == []
+
+
+@pytest.mark.usefixtures("no_bytes")
+def test_plan_says_whose_predictions_cost_a_step() -> None:
+    """SAR takes several passes for a step, and has no prediction of its own; T3A's step is one pass."""
+    stream = {"corruptions": "clean", "rounds": 1, "limit": 64, "adapt_every": 4}
+    found = estimate.describe("rates", cells(methods=["sar", "t3a", "source"], stream=stream))
+    assert found.data["predicted_by_steps"] == ["sar"]
+    assert "Predicting without adapting costs as much as a step: sar.\n" in found.text
+    every = estimate.describe("rates", cells(methods=["sar"], stream=stream | {"adapt_every": 1}))
+    assert "Predicting without" not in every.text

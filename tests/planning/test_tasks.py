@@ -8,18 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import Tensor
 
 from tta_bench import config, grid
+from tta_bench.api import Method
 from tta_bench.grid import Cell
 from tta_bench.planning import tasks as plan
 from tta_bench.planning.sharing import resolve
 from tta_bench.planning.tasks import Task, split, task_passes, tasks
+from tta_bench.plugins.identity import PluginIdentity
 
 Write = Callable[..., Path]
 Of = Callable[..., list[Cell]]
 # Four domains of three batches (16, 16 and 8 images), twice.
 STREAM = {"corruptions": ["fog", "snow", "pixelate", "contrast"], "rounds": 2, "batch_size": 16, "limit": 40}
 BATCHES = 4 * 3
+MADE = PluginIdentity.make
 
 
 @pytest.fixture
@@ -52,6 +56,14 @@ def facts(cell: Cell) -> tuple[bool, bool, bool]:
         ("t3a", {"order": "reshuffled"}, (False, False, False)),
         ("t3a", {"rounds": 1}, (False, False, False)),
         ("source", {"order": "sequential"}, (True, True, False)),
+        ("source", {"domain_order": "per-round"}, (True, False, True)),
+        ("t3a", {"domain_order": "per-round"}, (False, False, True)),
+        ("t3a", {"domain_order": "per-round", "straddle": True, "rounds": 1}, (False, False, False)),
+        ("t3a", {"scenario": "gradual", "rounds": 1}, (False, False, True)),
+        ("source", {"scenario": "gradual"}, (True, True, True)),
+        ("t3a", {"scenario": "gradual", "order": "reshuffled"}, (False, False, False)),
+        ("t3a", {"scenario": "mixed", "domain_order": "per-round"}, (False, False, False)),
+        ("tent", {"scenario": "gradual"}, (False, False, False)),
     ],
 )
 def test_what_is_stateless_repeats_and_rereads(
@@ -145,6 +157,11 @@ def test_the_longest_piece_comes_first(cells_of: Of) -> None:
         ("source", {}, BATCHES),  # rounds repeat
         ("t3a", {}, BATCHES),  # features are read again
         ("t3a", {"order": "reshuffled"}, 2 * BATCHES),
+        ("t3a", {"domain_order": "per-round"}, BATCHES),
+        ("source", {"domain_order": "per-round", "rounds": 9}, BATCHES),
+        ("t3a", {"scenario": "gradual"}, 5 * BATCHES),  # nine segments of each domain, five severities
+        ("source", {"scenario": "gradual"}, 5 * BATCHES),
+        ("tent", {"scenario": "gradual", "severity": 3}, 2 * 5 * BATCHES * 3),
         ("tent", {}, 2 * BATCHES * 3),  # a forward, and a backward that counts as two
         ({"use": "tent", "reset": "domain"}, {}, BATCHES * 3),
         ({"use": "foa", "k": 5}, {}, 2 * BATCHES * 5),
@@ -159,7 +176,8 @@ def test_the_longest_piece_comes_first(cells_of: Of) -> None:
 def test_passes_of_a_task(method: object, stream: dict[str, Any], expected: int, cells_of: Of) -> None:
     (cell,) = cells_of(method, **stream)
     assert task_passes(task(cell)) == expected
-    assert task_passes(task(cell, segments=frozenset({1}))) == expected / 4
+    if "scenario" not in stream and "domain_order" not in stream:
+        assert task_passes(task(cell, segments=frozenset({1}))) == expected / 4
 
 
 def test_passes_on_a_subset_are_those_of_its_images(tmp_path: Path, write_yaml: Write) -> None:
@@ -178,3 +196,63 @@ def test_passes_of_a_grid(cells_of: Of) -> None:
     found = plan.passes(cells_of("source", "t3a", "tent"))
     assert found.naive == 2 * BATCHES * (1 + 1 + 3)
     assert found.executed == BATCHES + 2 * BATCHES * 3
+
+
+def test_a_part_computes_what_other_parts_have_too(cells_of: Of) -> None:
+    """The first segment of nine rounds is that of every domain; a part reads no features of other workers."""
+    (source,) = cells_of("source", domain_order="per-round", rounds=9)
+    firsts = {source.schedule.segments(round)[0] for round in range(1, 10)}
+    assert len(firsts) > 2
+    assert task_passes(task(source, segments=frozenset({0}))) == 3 * len(firsts)
+
+
+class Learning(Method):
+    """Two forward and one backward pass for a step, and one pass for a prediction."""
+
+    forwards, backwards = 2, 1
+
+    def step(self, x: Tensor) -> Tensor:
+        return x
+
+    def predict(self, x: Tensor) -> Tensor:
+        return x
+
+    def reset(self) -> None: ...
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+
+class Stepping(Learning):
+    """Takes a step for a prediction."""
+
+    predict = Method.predict
+
+
+@pytest.mark.parametrize(
+    ("model", "method", "stream", "passes"),
+    [
+        ("vit-micro", Learning, {}, 4),
+        ("vit-micro", Learning, {"adapt_every": 4}, (4 + 3) / 4),
+        ("vit-micro", Stepping, {"adapt_every": 4}, 4),
+        # A full step for every 8 images, and each of the 7 others alone, or together with the window.
+        ("vit-micro", Learning, {"batch_size": 1, "window": 8}, 4 + 7 / 8),
+        ("vit-micro", Stepping, {"batch_size": 1, "window": 8}, 4 + 4 * 7 / 8),
+        ("resnet-micro", Learning, {"batch_size": 1, "window": 8}, 4 + 7),
+        ("resnet-micro", Stepping, {"batch_size": 1, "window": 8}, 4 + 4 * 7),
+    ],
+)
+def test_passes_of_a_batch_at_every_rate(
+    model: str,
+    method: type[Method],
+    stream: dict[str, Any],
+    passes: float,
+    write_yaml: Write,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = write_yaml(models=[model], methods=["tent"], quantizers=["fp32"], stream=STREAM | stream)
+    (cell,) = grid.expand(config.load(file))
+    monkeypatch.setattr(PluginIdentity, "make", lambda self: method() if self.use == "tent" else MADE(self))
+    found = resolve(cell)
+    assert found.step_passes == passes
+    assert found.predicts_by_steps == (method is Stepping and stream != {})

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tta_bench.api import Domain, Stream, StreamSchedule
+from tta_bench.api import Domain, SegmentImages, Stream, StreamSchedule
 from tta_bench.streams.continual import Continual
+from tta_bench.streams.correlated import Correlated
 from tta_bench.streams.gradual import Gradual
 from tta_bench.streams.mixed import Mixed
 
@@ -72,3 +73,42 @@ def test_continual_is_the_stream_of_old_results(order: str) -> None:
     stream = Stream(StreamSchedule((FOG, SNOW), 2, 0, Continual(), order), 8, LABELS)
     found = [stream.fingerprint(round, index, "data") for round in (1, 2) for index in (0, 1)]
     assert found == BEFORE[order]
+
+
+# Segments of three rounds that have the batches of an earlier one.
+AGAIN = [
+    (Continual(), {}, 4),
+    (Continual(), {"domain_order": "per-round"}, 4),
+    (Continual(), {"order": "reshuffled"}, 0),
+    (Continual(), {"domain_order": "per-round", "straddle": True}, 1),
+    (MIXED, {}, 2),
+    (Gradual(), {"domain_order": "per-round"}, 24),
+    (Gradual(), {"order": "reshuffled"}, 12),
+    (Gradual(), {"order": "aligned"}, 24),
+    (Correlated(), {"domain_order": "per-round"}, 4),
+]
+
+
+@pytest.mark.parametrize(("scenario", "how", "again"), AGAIN)
+def test_content_tells_before_labels_are_read_which_fingerprints_are_equal(
+    scenario: Any, how: dict[str, Any], again: int
+) -> None:
+    schedule = StreamSchedule((FOG, SNOW), 3, 0, scenario, **how)
+    stream = Stream(schedule, 8, LABELS)
+    places = [(round, i) for round in (1, 2, 3) for i in range(len(schedule.segments(1)))]
+    content = [schedule.content(*place) for place in places]
+    found = [stream.fingerprint(*place, "data") for place in places]
+    assert [content.index(each) for each in content] == [found.index(each) for each in found]
+    assert len(places) - len(set(found)) == again
+
+
+@pytest.mark.parametrize("params", [{}, {"severities": [1, 2, 1]}])
+def test_visits_that_are_arranged_at_random_have_other_batches(params: dict[str, Any]) -> None:
+    class Visiting(Gradual):
+        def arrange(self, images: SegmentImages) -> np.ndarray:
+            return images.rng.permutation(images.one_after_the_other())
+
+    schedule = StreamSchedule((FOG,), 1, 0, Visiting(**params))
+    stream, count = Stream(schedule, 8, LABELS), len(schedule.segments(1))
+    assert len({schedule.content(1, i) for i in range(count)}) == count
+    assert len({stream.fingerprint(1, i, "data") for i in range(count)}) == count

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -122,3 +124,29 @@ def test_one_domain() -> None:
     of_domain, of_class = markov_states(Factor(1, 1.0), Factor(10, 0.5), 30, rng_of(0))
     assert set(of_domain) == {0}
     assert len(of_class) == 300
+
+
+def test_a_chain_that_hardly_moves_takes_no_more_memory_than_its_length() -> None:
+    """Before: a block of runs of about 1/(1 - stay) images was made, of which a thousandth was used."""
+    tracemalloc.start()
+    states = free_chain(Factor(2, 1 - 1e-9).stays, 10_000, rng_of(0))
+    assert tracemalloc.get_traced_memory()[1] < 2**20
+    tracemalloc.stop()
+    assert (len(states), set(states)) == (10_000, {0})
+
+
+def test_runs_that_are_cut_give_the_same_states() -> None:
+    """A shorter chain is the beginning of a longer one, wherever a run is cut."""
+    for stay in (0.5, 0.99, 0.9999):
+        long = free_chain(Factor(3, stay).stays, 20_000, rng_of(4))
+        for length in (1, 7, 999, 19_999):
+            assert np.array_equal(free_chain(Factor(3, stay).stays, length, rng_of(4)), long[:length])
+
+
+@pytest.mark.parametrize("factor", [Factor(3, 0.99), Factor(15, 0.85), Factor(15, 0.85, 5), Factor(2, 0.9)])
+def test_the_time_until_every_state_has_come(factor: Factor) -> None:
+    found = []
+    for seed in range(400):
+        states = free_chain(factor.stays, 100 * round(factor.cover_images), rng_of(seed))
+        found.append(np.unique(states, return_index=True)[1].max())
+    assert np.mean(found) == pytest.approx(factor.cover_images, rel=0.2)

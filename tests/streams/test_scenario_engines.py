@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import pytest
 import yaml
 
 from tests.conftest import SMALL
-from tests.helpers.scenarios import STREAM, small
+from tests.helpers.command import tta_bench
+from tests.helpers.scenarios import COMBINED, STREAM, small
 from tta_bench.plugins import registry
 from tta_bench.storage.record import Record
 from tta_bench.storage.store import ResultStore
@@ -41,34 +43,52 @@ def numbers(results: Path) -> dict[Any, Any]:
     return {tuple(record.get(name) for name in where): record for record in plain}
 
 
+VARIANTS = {
+    "local": ("--engine", "local"),
+    "unshared": ("--engine", "local", "-o", "run.share=false"),
+    "one": ("--engine", "ray", "--workers", "1"),
+    "two": ("--engine", "ray", "--workers", "2"),
+}
+
+
+def write(file: Path, methods: Sequence[Any], stream: dict[str, Any], **run: Any) -> None:
+    """A benchmark of unquantised cells."""
+    changes = {"quantizers": ["fp32"], "methods": list(methods), "stream": STREAM | stream}
+    file.write_text(yaml.safe_dump(SMALL | changes | {"run": SMALL["run"] | run}))
+
+
 @pytest.mark.slow
 def test_workers_and_sharing_change_no_number(tmp_path: Path) -> None:
     file = tmp_path / "small.yaml"
-    stream = STREAM | {"scenario": [small(name) for name in registry.names("streams")]}
-    file.write_text(yaml.safe_dump(SMALL | {"quantizers": ["fp32"], "methods": METHODS, "stream": stream}))
-    variants = {
-        "local": ("--engine", "local"),
-        "unshared": ("--engine", "local", "-o", "run.share=false"),
-        "one": ("--engine", "ray", "--workers", "1"),
-        "two": ("--engine", "ray", "--workers", "2"),
-    }
-    for name, options in variants.items():
+    write(file, METHODS, {"scenario": [small(name) for name in registry.names("streams")]})
+    for name, options in VARIANTS.items():
         subprocess.run(command(file, tmp_path / name, *options), check=True, timeout=600)
     expected = numbers(tmp_path / "local")
-    for name in variants:
+    for name in VARIANTS:
         assert numbers(tmp_path / name) == expected, name
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", registry.names("streams"))
-def test_a_killed_run_of_any_scenario_continues(scenario: str, tmp_path: Path) -> None:
+def test_workers_change_no_number_of_combined_settings(tmp_path: Path) -> None:
+    """`test_scenario_runs.py` has more of these settings, with and without sharing, in one process."""
+    file = tmp_path / "small.yaml"
+    write(file, ["source", "t3a", "tent"], COMBINED["rounds"] | {"scenario": ["gradual", "correlated"]})
+    assert tta_bench(*command(file, tmp_path / "local")[3:]).returncode == 0
+    for workers in ("one", "two"):
+        subprocess.run(command(file, tmp_path / workers, *VARIANTS[workers]), check=True, timeout=600)
+        assert numbers(tmp_path / workers) == numbers(tmp_path / "local"), workers
+
+
+KILLED = {name: {"scenario": small(name), "batch_size": 4} for name in registry.names("streams")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*KILLED, "window"])
+def test_a_killed_run_continues(name: str, tmp_path: Path) -> None:
+    """Of every scenario, and of windows and resets."""
     file, killed = tmp_path / "small.yaml", tmp_path / "killed"
-    run = {"engine": "local", "checkpoint_minutes": 0}  # after every batch
-    stream = STREAM | {"scenario": small(scenario), "batch_size": 4}
-    file.write_text(
-        yaml.safe_dump(SMALL | {"quantizers": ["fp32"], "methods": ["tent"], "stream": stream, "run": run})
-    )
-    subprocess.run(command(file, tmp_path / "whole"), check=True, timeout=600)
+    write(file, ["tent"], (KILLED | COMBINED)[name], checkpoint_minutes=0)  # after every batch
+    assert tta_bench(*command(file, tmp_path / "whole")[3:]).returncode == 0
     process = subprocess.Popen(command(file, killed), start_new_session=True)
     deadline = time.monotonic() + 300
     while not saved(killed) and process.poll() is None and time.monotonic() < deadline:

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from tests.helpers.command import tta_bench
-from tests.helpers.scenarios import NAMES, STREAM, small
+from tests.helpers.scenarios import COMBINED, NAMES, STREAM, small
 from tta_bench import config, grid
 from tta_bench.api import Domain
 from tta_bench.execution.executor import Executor
@@ -61,6 +61,16 @@ def run(cells: Sequence[Cell], share: bool = True) -> list[Record]:
     for task in tasks(cells, share):
         found += records_of(Executor().run(task.cells, [Start(described=True)] * len(task.cells)))
     return found
+
+
+def stopped_and_continued(cell: Cell, calls: int) -> list[Record]:
+    """The records of a cell that is stopped at the call of this number, and continued from its checkpoint."""
+    resolved, asked = resolve(cell), iter(range(1000))
+    first = list(Executor().run([resolved], [Start(described=True)], lambda: next(asked) >= calls))
+    saved = [delivery.checkpoint for delivery in first if delivery.checkpoint is not None]
+    start, kept = start_of(resolved, records_of(first), saved[-1])
+    assert start.checkpoint is not None
+    return [*kept, *records_of(Executor().run([resolved], [start]))]
 
 
 def plain(records: Iterable[Record]) -> dict[Any, Record]:
@@ -183,25 +193,28 @@ def test_parts_of_a_cell_together_are_the_whole(scenario: str, cells_on: On) -> 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_stopped_cell_continues_where_it_was(scenario: str, cells_on: On) -> None:
     (cell,) = cells_on(["tent"], scenario=scenario)
-    resolved, calls = resolve(cell), iter(range(1000))
-    first = list(Executor().run([resolved], [Start(described=True)], lambda: next(calls) >= 4))
-    saved = [delivery.checkpoint for delivery in first if delivery.checkpoint is not None]
-    start, kept = start_of(resolved, records_of(first), saved[-1])
-    later = records_of(Executor().run([resolved], [start]))
-    assert plain([*kept, *later]) == plain(run([cell]))
+    assert plain(stopped_and_continued(cell, 4)) == plain(run([cell]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMBINED)
+def test_combined_settings_give_the_same_numbers_however_they_are_run(name: str, cells_on: On) -> None:
+    cells = cells_on(["source", "lame", "tent"], **COMBINED[name])
+    expected = plain(run(cells, share=False))
+    assert plain(run(cells)) == expected
+    parts = [part for task in tasks(cells) for part in split([task], 2)]
+    starts = [[start_of(each, [], None, part.segments)[0] for each in part.cells] for part in parts]
+    pieces = [Executor().run(part.cells, start) for part, start in zip(parts, starts, strict=True)]
+    assert plain(record for piece in pieces for record in records_of(piece)) == expected
+    tent = {place: each for place, each in expected.items() if place[0] == cells[-1].key}
+    assert plain(stopped_and_continued(cells[-1], 9)) == tent
 
 
 @pytest.mark.parametrize("stopped_after", [3, 7, 12, 26, 45])
 def test_a_window_and_resets_continue_where_they_were(stopped_after: int, cells_on: On) -> None:
     """Windows of 4 images, resets before every 7th: a stop at any image changes neither."""
     (cell,) = cells_on(["tent"], batch_size=1, window=4, reset={"every": 7}, limit=15)
-    resolved, calls = resolve(cell), iter(range(1000))
-    first = list(Executor().run([resolved], [Start(described=True)], lambda: next(calls) >= stopped_after))
-    saved = [delivery.checkpoint for delivery in first if delivery.checkpoint is not None]
-    start, kept = start_of(resolved, records_of(first), saved[-1])
-    assert start.checkpoint is not None
-    later = records_of(Executor().run([resolved], [start]))
-    assert plain([*kept, *later]) == plain(run([cell]))
+    assert plain(stopped_and_continued(cell, stopped_after)) == plain(run([cell]))
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

@@ -152,9 +152,39 @@ def test_ranks_vary_over_domains_or_not() -> None:
         assert (len(counts) == 1) == (ranks == "fixed")
 
 
-def test_the_order_of_sar_cannot_be_replaced() -> None:
-    with pytest.raises(ValueError, match="order of its own"):
-        Imbalanced(sampler="sar", correlation="rotta")
+@pytest.mark.parametrize(
+    ("make", "params", "words"),
+    [
+        (Imbalanced, {"sampler": "gli", "ratio": 100}, "ratio: .* imbalance, ranks, correlation"),
+        (Imbalanced, {"sampler": "zipf", "draws": 7}, "draws: the sampler zipf"),
+        (Imbalanced, {"sampler": "sar", "tail": 0.5}, "tail: the sampler sar does .*: sampler, ratio, draws"),
+        (Imbalanced, {"sampler": "sar", "correlation": "rotta"}, "correlation: the sampler sar"),
+        (Imbalanced, {"sampler": "delta", "ranks": "varying"}, "ranks: the sampler delta"),
+        (Imbalanced, {"sampler": "delta", "gamma": 0.5}, "gamma: the sampler delta with correlation none"),
+        (Correlated, {"sampler": "sorted", "gamma": 0.2}, "gamma: .*Remove it.*: sampler, mixed"),
+    ],
+)
+def test_parameters_without_effect_are_refused(make: Any, params: dict[str, Any], words: str) -> None:
+    """Before: they changed the key and the seed of the orders, or a reader took them for the setting."""
+    with pytest.raises(ValueError, match=words):
+        make(**params)
+
+
+def test_a_parameter_at_its_default_is_no_mistake() -> None:
+    assert Correlated(sampler="sorted", gamma=0.1) == Correlated(sampler="sorted")
+    assert Imbalanced(sampler="gli", ratio=500_000) == Imbalanced(sampler="gli")
+    assert Imbalanced(sampler="gli", correlation="rotta", gamma=0.3).gamma == 0.3
+
+
+@pytest.mark.parametrize("params", [{}, {"domain_stay": 1.0}, {"class_stay": "iid", "domain_stay": 1.0}])
+def test_the_planned_length_of_a_chain_knows_its_imbalance(params: dict[str, Any]) -> None:
+    labels = np.tile(np.arange(40), 30)
+    scenario = Markov(domain_imbalance=2, class_imbalance=10, **params)
+    found = len(Stream(StreamSchedule(DOMAINS, 1, 0, scenario), 16, labels).pairs(1, 0))
+    planned = scenario.length(DOMAINS, len(labels))
+    assert found <= 1.05 * planned < len(DOMAINS) * len(labels) / 2
+    if params:  # shares: it does not end earlier
+        assert found == pytest.approx(planned, rel=0.1)
 
 
 def test_too_few_draws_are_refused() -> None:

@@ -152,7 +152,8 @@ class Method(Plugin):
     def predict(self, x: Tensor) -> Tensor:
         """Predict this batch without adapting to it; called between steps by `adapt_every` and `window`.
 
-        Unless a method has its own, this takes a step and restores the state: it costs as much as a step.
+        Unless a method has its own, this takes a step and restores the state: it costs as much as a step, and
+        a copy of the state. A method whose answer is known before it adapts should override it.
         """
         if self.memory != "stream":  # a step changes nothing
             return self.step(x)

@@ -82,6 +82,21 @@ class StreamSchedule:
         """All visits of a round: each has a record."""
         return tuple(chain(*(part.visits for part in self.parts(round))))
 
+    def lengths(self, round: int, count: int) -> list[int]:
+        """Images in each segment of a round, as far as is known before labels are read."""
+        found = [self.scenario.length(part.domains, count) for part in self.parts(round)]
+        return [sum(found)] if self.straddle else found
+
+    def content(self, round: int, index: int) -> tuple[object, ...]:
+        """What decides the batches of a segment: segments for which it is equal have equal fingerprints.
+
+        A scenario that does not arrange images itself leaves them in their order, which has no random numbers
+        of the segment.
+        """
+        named = type(self.scenario).arrange is not Scenario.arrange and self.order != "aligned"
+        parts = self.parts(round) if self.straddle else (self.parts(round)[index],)
+        return (self.turn(round), *((part.domains, part.name if named else "") for part in parts))
+
     def turn(self, round: int) -> int:
         """The number that distinguishes the random orders of rounds: 0 if they are the same in all rounds."""
         return round if self.order == "reshuffled" else 0

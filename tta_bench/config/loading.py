@@ -55,6 +55,7 @@ def parse(raw: dict[str, Any], file: str = "benchmark") -> Benchmark:
     stream = _resolve_corruptions(shaped.stream, own, problems, "stream")
     tune = None if shaped.tune is None else _resolve_corruptions(shaped.tune, own, problems, "tune")
     problems += _repeated_names(axes) + _order_problems(stream)
+    problems += [] if problems else _repeated_scenarios(axes["scenarios"])
     problems += _rate_problems(stream, [each.reset or stream.reset for each in axes["methods"]])
     if not problems:
         problems += _mismatches(data[0], axes["models"])
@@ -162,6 +163,18 @@ def _repeated_names(axes: dict[str, list[PluginChoice]]) -> list[Problem]:
             if count > 1:
                 text = f'{count} entries are called "{name}". Give each its own `name:`.'
                 problems.append(Problem(place, text))
+    return problems
+
+
+def _repeated_scenarios(choices: Sequence[PluginChoice]) -> list[Problem]:
+    """Scenarios that differ in their names only, so that their cells would have the same keys."""
+    first: dict[str, str] = {}
+    problems = []
+    for choice in choices:
+        twin = first.setdefault(f"{choice.use} {make(choice, 'streams').text}", choice.name)
+        if twin != choice.name:
+            text = f'"{twin}" and "{choice.name}" are the same scenario with the same parameters. Remove one.'
+            problems.append(Problem("stream.scenario", text))
     return problems
 
 

@@ -1,7 +1,7 @@
-"""Features on disk, up to a limit: one pass computes them, and every later round reads them again.
+"""Features on disk, up to a limit: one pass computes them, later segments with the same batches read them.
 
-The next round needs the batches in the same order. So the first batches are kept until the limit is reached,
-and the rest is computed again: replacing the oldest batch would always drop the one that is needed next.
+The next round mostly needs the batches in the same order. So the first batches are kept until the limit is
+reached, and the rest is computed again: replacing the oldest batch would drop the one that is needed next.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def _known(cell: Cell) -> str:
 def _load_libraries(cell: Cell) -> None:
     """Import what the first network of a process needs besides its own memory."""
     small = VitMicro().build()
-    small(torch.zeros(1, 3, small.input_size, small.input_size))
+    small.net(torch.zeros(1, 3, small.input_size, small.input_size))
     quantizer: Quantizer = cell.quantizer.make()
     quantizer.unsupported(small)
 

@@ -1,7 +1,8 @@
 """Batches and labels of a stream. Features are computed once for all methods and rounds of a task.
 
 Features of the current segment are in memory, for the methods that read it one after the other. Features of
-all segments are on disk, for the next round, as many as fit there.
+all segments are on disk, as many as fit there, for later segments with the same fingerprint: the same images
+in the same batches.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from tta_bench.execution.feature_cache import FeatureCache
 from tta_bench.grid import Cell
 
 Batch = tuple[Tensor, float]  # the input of a method's step, and the seconds it took to compute
-RoundAndSegment = tuple[int, int]  # the round is 0 if every round has the same batches
 
 
 class Targets(NamedTuple):
@@ -36,7 +36,7 @@ class StreamReader:
     """The stream of one task, as methods and scores read it."""
 
     def __init__(self, data: Data, cell: Cell, num_classes: int, keep: bool) -> None:
-        """`keep` stores features on disk, because later rounds read them again."""
+        """`keep` stores features on disk, because later segments read them again."""
         self.data = data
         self.truth = torch.from_numpy(data.test_labels())
         if len(self.truth) == 0:
@@ -48,7 +48,7 @@ class StreamReader:
                 f"and the model knows {num_classes} classes"
             )
         self.stream = cell.stream(self.truth.numpy())
-        self._current: RoundAndSegment | None = None
+        self._current = ""  # the fingerprint of the segment whose features are in memory
         self._in_memory: dict[int, dict[int, Batch]] = {}  # by model, then by batch number
         self._on_disk = FeatureCache() if keep else None
 
@@ -64,15 +64,16 @@ class StreamReader:
 
     def features(self, backbone: Model, round: int, segment: int, first: int) -> Iterator[Batch]:
         """Features of these images, as copies; methods never get the backbone that computes them."""
-        known = self._known(backbone, round, segment)
         batches = self.stream.batches(round, segment)
+        fingerprint = self.stream.fingerprint(round, segment, "")  # all segments are of the same data
+        known = self._known(backbone, fingerprint, len(batches))
         wanted = [pairs for i, pairs in enumerate(batches) if i >= first and i not in known]
         images = _on(backbone.device, self._read(round, segment, wanted))
         for i in range(first, len(batches)):
             if i not in known:
                 known[i] = self._features(backbone, next(images))
                 if self._on_disk is not None:
-                    self._on_disk.put((id(backbone), segment, i), *known[i])
+                    self._on_disk.put((id(backbone), fingerprint, i), *known[i])
             z, seconds = known[i]
             yield z.clone(), seconds
 
@@ -80,14 +81,13 @@ class StreamReader:
         domains = self.stream.schedule.segments(round)[segment].domains
         return read_batches(self.data, domains, batches)
 
-    def _known(self, model: Model, round: int, segment: int) -> dict[int, Batch]:
+    def _known(self, model: Model, fingerprint: str, count: int) -> dict[int, Batch]:
         """The features of a segment that are already computed, by batch; drops those of other segments."""
-        wanted = (0 if self.stream.schedule.fixed else round, segment)
-        if wanted != self._current:
-            self._current, self._in_memory = wanted, {}
+        if fingerprint != self._current:
+            self._current, self._in_memory = fingerprint, {}
         if id(model) not in self._in_memory:
-            count = len(self.stream.batches(round, segment))
-            found = {i: self._on_disk.get((id(model), segment, i)) for i in range(count) if self._on_disk}
+            disk, keys = self._on_disk, [(id(model), fingerprint, i) for i in range(count)]
+            found = {} if disk is None else {i: disk.get(key) for i, key in enumerate(keys)}
             self._in_memory[id(model)] = {i: batch for i, batch in found.items() if batch is not None}
         return self._in_memory[id(model)]
 

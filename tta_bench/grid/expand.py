@@ -127,6 +127,7 @@ class _CellBuilder:
             window=1 if plugin.memory == "none" or plugin.gathers > 1 else stream.window,
         )
         self._check_scenario(cell)
+        self._check_rate(cell, asked)
         return cell.with_key()
 
     @cached_property
@@ -146,6 +147,25 @@ class _CellBuilder:
         with registry.asking("streams", cell.scenario.use):
             found = scenario.problems(cell.count(size), classes, domains, cell.batch_size)
         self.problems += [Problem("stream.scenario", f"{cell.scenario.use}: {text}") for text in found]
+
+    def _check_rate(self, cell: Cell, asked: int) -> None:
+        """Note why a method cannot adapt at the rate of the stream, whose batches have `asked` images."""
+        if cell.adapt_every > 1 and cell.batch_size > asked:
+            text = (
+                f'"{cell.labels.method}" joins batches of {asked} to batches of {cell.batch_size}, so that '
+                "adapt_every would count other batches for it than for other methods. Remove one of the two."
+            )
+            self.problems.append(Problem("stream.adapt_every", text))
+        if cell.window == 1:
+            return
+        with registry.asking("streams", "continual" if cell.scenario is None else cell.scenario.use):
+            longest = max(cell.schedule.lengths(1, cell.count(self._data.expected_images())))
+        if longest < cell.window:
+            text = (
+                f"the longest segment has {longest} images, so that a window of {cell.window} is never full "
+                "and no method adapts. Lower it, raise stream.limit, or set straddle: true."
+            )
+            self.problems.append(Problem("stream.window", text))
 
     @cached_property
     def domains(self) -> tuple[tuple[str, int], ...]:

@@ -63,10 +63,16 @@ def class_orders(data: Data, cells: Sequence[Cell]) -> list[str]:
     """Warnings about streams, batches and source images that contain too few of the classes."""
     labels = data.test_labels()
     found = []
-    for cell in {(cell.batch_size, cell.order, cell.limit, cell.seed): cell for cell in cells}.values():
+    for cell in {_stream(cell): cell for cell in cells}.values():
         found += _limit(labels, cell) + _batches(labels, cell, cells)
     source = data.source_labels()
     return found if source is None else [*found, *_source(labels, source, cells)]
+
+
+def _stream(cell: Cell) -> tuple[object, ...]:
+    """What decides which classes the batches of a cell hold."""
+    scenario = "" if cell.scenario is None else cell.scenario.digest
+    return (scenario, cell.batch_size, cell.order, cell.limit, cell.seed, cell.straddle)
 
 
 def expected_classes(labels: np.ndarray, images: int) -> float:

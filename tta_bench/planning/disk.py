@@ -13,7 +13,7 @@ from tta_bench.corruptions.sets import GROUPS, HELD_OUT_4
 from tta_bench.footprint.skeleton import skeleton
 from tta_bench.grid import Cell
 from tta_bench.planning.sharing import FEATURE_CACHE_BYTES
-from tta_bench.planning.tasks import Task, round_images, segment_batches, tasks
+from tta_bench.planning.tasks import Task, kept_images, segment_batches, tasks
 from tta_bench.plugins import registry
 
 # Bytes per image: ImageNet-C by its archives of 21, 7, 12, 7 and 15 GiB, averaged over severities.
@@ -32,7 +32,7 @@ class Disk(NamedTuple):
     images: int
     weights: int
     results: int
-    features: int  # kept by one worker between rounds, at most
+    features: int  # kept by one worker to be read again, at most
 
 
 def needed(cells: Sequence[Cell]) -> Disk:
@@ -50,11 +50,13 @@ def needed(cells: Sequence[Cell]) -> Disk:
 
 
 def _features(task: Task, model: Model) -> int:
-    """Bytes of the features that later rounds read again: all domains, for every kind of pass."""
-    cell = task.cells[0].cell
-    kinds = {each.cell.method.make().batch_statistics(model) for each in task.cells if each.rereads}
+    """Bytes of the features that later segments read again, for every kind of pass."""
+    rereading = [each for each in task.cells if each.rereads]
+    if not rereading:
+        return 0
+    kinds = {each.cell.method.make().batch_statistics(model) for each in rereading}
     width = model.classifier.in_features
-    return min(FEATURE_CACHE_BYTES, len(kinds) * round_images(cell) * width * 4)
+    return min(FEATURE_CACHE_BYTES, len(kinds) * kept_images(rereading[0]) * width * 4)
 
 
 def _images(cells: Iterable[Cell]) -> int:

@@ -26,13 +26,19 @@ def describe(name: str, cells: Sequence[Cell], reduced: Sequence[str] = ()) -> D
     cost, disk, warnings = passes(cells), needed(cells), cautions(cells)
     rows = [_row(cell) for cell in {(cache.facts(c), _names(c)): c for c in cells}.values()]
     ratio = cost.executed / cost.naive if cost.naive else 1.0
+    found = tasks(cells)
+    by_steps = sorted({c.cell.labels.method for task in found for c in task.cells if c.predicts_by_steps})
+    note = (
+        f"Predicting without adapting costs as much as a step: {', '.join(by_steps)}.\n" if by_steps else ""
+    )
     data = {
         "name": name,
         "cells": len(cells),
-        "tasks": len(tasks(cells)),
+        "tasks": len(found),
         "records": sum(cell.records_expected for cell in cells),
         "passes": cost.executed,
         "naive_passes": cost.naive,
+        "predicted_by_steps": by_steps,
         "disk_bytes": disk._asdict(),
         "memory": rows,
         "warnings": warnings,
@@ -42,8 +48,8 @@ def describe(name: str, cells: Sequence[Cell], reduced: Sequence[str] = ()) -> D
         f"{name}: {data['cells']} cells in {data['tasks']} tasks, {data['records']} records.\n"
         f"Batch passes (a backward counts as two): {cost.executed}; one run for every cell and round "
         f"would need {cost.naive} ({ratio:.2f} of it).\n"
-        f"Disk, about: images {disk.images / 1e9:.1f} GB, weights {disk.weights / 1e9:.2f} GB, "
-        f"results {disk.results / 1e6:.1f} MB, features kept between rounds {disk.features / 1e9:.2f} GB a "
+        f"{note}Disk, about: images {disk.images / 1e9:.1f} GB, weights {disk.weights / 1e9:.2f} GB, "
+        f"results {disk.results / 1e6:.1f} MB, features that are read again {disk.features / 1e9:.2f} GB a "
         f"worker.\n\n{columns(rows)}"
         + "".join(f"\n\n--micro: {text}." for text in reduced)
         + "".join(f"\n\nWarning: {text}" for text in warnings)

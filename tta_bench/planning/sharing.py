@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from tta_bench.api import Method, Segment, StreamSchedule
 from tta_bench.api.method import passes_per_batch
+from tta_bench.footprint.skeleton import skeleton
 from tta_bench.grid import Cell
+from tta_bench.plugins.identity import PluginIdentity
 
 # Features that one worker keeps on disk: three times what the 15 domains of ImageNet-C make with a ViT-B.
 FEATURE_CACHE_BYTES = 8 * 2**30
@@ -29,7 +33,8 @@ class ResolvedCell:
     resumable: bool  # a run can continue after a segment from the saved state of the method
     forwards: int  # declared passes per batch
     backwards: int
-    predicts: bool = True  # without adapting, in one pass; otherwise it takes a step and restores its state
+    predicts: bool = True  # without adapting, in one pass; otherwise a prediction costs as much as a step
+    rereads_window: bool = False  # a prediction passes all images of the window, not only the last one
 
     @property
     def key(self) -> str:
@@ -41,11 +46,25 @@ class ResolvedCell:
         """Whether only the first round is computed, and the others repeat its records."""
         return self.share and self.equal_rounds
 
-    @property
+    @cached_property
     def rereads(self) -> bool:
-        """Whether later rounds read the features of earlier ones again."""
-        same_batches = self.cell.rounds > 1 and self.schedule.fixed
-        return self.share and same_batches and self.reads_features and not self.equal_rounds
+        """Whether some segments read the features of earlier ones again."""
+        return self.reads_features and len(self.passed(range(self.segments))) < self.positions
+
+    def passed(self, indices: Iterable[int]) -> list[tuple[int, int]]:
+        """Round and number of those segments among `indices` of every round whose features are computed.
+
+        The others have the batches of an earlier one. Rounds that are reshuffled share nothing.
+        """
+        once = self.repeats or (self.share and self.schedule.fixed)
+        rounds = range(1, 1 + (1 if once else self.cell.rounds))
+        places = [(round, index) for round in rounds for index in indices]
+        if not self.share or self.schedule.order == "reshuffled":
+            return places
+        first: dict[Hashable, tuple[int, int]] = {}
+        for place in places:
+            first.setdefault(self.schedule.content(*place), place)
+        return list(first.values())
 
     @property
     def positions(self) -> int:
@@ -63,11 +82,22 @@ class ResolvedCell:
         return len(self.schedule.segments(1))
 
     @property
+    def predicts_by_steps(self) -> bool:
+        """Whether images between two adaptations cost as much as a step, which takes several passes."""
+        rate = max(self.cell.adapt_every, self.cell.window) > 1
+        return rate and not self.predicts and self.forwards + self.backwards > 1
+
+    @property
     def step_passes(self) -> float:
-        """Declared passes per batch, a backward pass counted as two; the mean if only some batches adapt."""
-        step, period = self.forwards + 2 * self.backwards, max(self.cell.adapt_every, self.cell.window)
+        """Declared passes per batch, a backward pass counted as two; the mean if only some batches adapt.
+
+        A window counts from its first step on. Its batches have one image, and a step is on all its images.
+        """
+        step, window, period = self.forwards + 2 * self.backwards, self.cell.window, self.cell.adapt_every
         predicting = 1 if self.predicts else step
-        return (step + (period - 1) * predicting) / period
+        if window == 1:
+            return (step + (period - 1) * predicting) / period
+        return step + (window - 1) * predicting * (1 if self.rereads_window else 1 / window)
 
     def at(self, position: int) -> tuple[int, int]:
         """Round (from 1) and number of a segment in it (from 0) at a position."""
@@ -119,8 +149,18 @@ def resolve(cell: Cell, share: bool = True) -> ResolvedCell:
         resumable=method.memory != "stream" or type(method).state_dict is not Method.state_dict,
         forwards=forwards,
         backwards=backwards,
-        predicts=method.memory != "stream" or type(method).predict is not Method.predict,
+        predicts=type(method).predict is not Method.predict,
+        rereads_window=cell.window > 1 and method.consumes == "images" and _has_batch_norm(cell.model),
     )
+
+
+def _has_batch_norm(model: PluginIdentity) -> bool:
+    return _network_has_batch_norm(model.use, json.dumps(model.params, sort_keys=True))
+
+
+@lru_cache(maxsize=64)
+def _network_has_batch_norm(use: str, params: str) -> bool:
+    return bool(skeleton(PluginIdentity("models", use, json.loads(params)).make()).batch_norms())
 
 
 def pass_identity(cell: Cell) -> tuple[object, ...]:

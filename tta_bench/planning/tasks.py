@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 
 from tta_bench.grid import Cell
 from tta_bench.planning.sharing import ResolvedCell, pass_identity, resolve
@@ -82,12 +84,14 @@ def passes(cells: Sequence[Cell]) -> PassCount:
 
 
 def task_passes(task: Task) -> float:
-    """Batch passes of one task; features are computed once, rounds that repeat are not run."""
+    """Batch passes of one task; equal features are computed once, rounds that repeat are not run."""
     resolved = task.cells[0]
-    cell = resolved.cell
-    rounds = 1 if resolved.repeats or resolved.rereads else cell.rounds
-    part = 1.0 if task.segments is None else len(task.segments) / resolved.segments
-    return part * round_batches(cell) * rounds * (1 if resolved.reads_features else resolved.step_passes)
+    cell, indices = resolved.cell, range(resolved.segments) if task.segments is None else task.segments
+    if resolved.reads_features:
+        by_round = groupby(resolved.passed(indices), key=itemgetter(0))
+        return sum(_batches_of(cell, round, [index for _, index in places]) for round, places in by_round)
+    rounds = 1 if resolved.repeats else cell.rounds
+    return _batches_of(cell, 1, indices) * rounds * resolved.step_passes
 
 
 def images(cell: Cell) -> int:
@@ -106,22 +110,32 @@ def _expected_images(data: str) -> int:
 
 def round_images(cell: Cell) -> int:
     """Images in one round, as far as that is known before any is read."""
-    parts = cell.schedule.parts(1)
-    return sum(cell.schedule.scenario.length(part.domains, images(cell)) for part in parts)
+    return sum(cell.schedule.lengths(1, images(cell)))
+
+
+def kept_images(resolved: ResolvedCell) -> int:
+    """Images whose features are computed, and kept if they are read again."""
+    count, schedule = images(resolved.cell), resolved.schedule
+    passed = resolved.passed(range(resolved.segments))
+    return sum(schedule.lengths(round, count)[index] for round, index in passed)
 
 
 def segment_batches(cell: Cell) -> int:
     """Batches of the longest segment, as far as that is known before any image is read."""
-    return max(_segment_batches(cell))
+    return max(_batches(cell, 1))
 
 
 def round_batches(cell: Cell) -> int:
     """Batches in one round."""
-    return sum(_segment_batches(cell))
+    return sum(_batches(cell, 1))
 
 
-def _segment_batches(cell: Cell) -> list[int]:
-    """Batches of every segment of the first round."""
-    count, schedule = images(cell), cell.schedule
-    lengths = [schedule.scenario.length(part.domains, count) for part in schedule.parts(1)]
-    return [-(-length // cell.batch_size) for length in ([sum(lengths)] if schedule.straddle else lengths)]
+def _batches_of(cell: Cell, round: int, indices: Iterable[int]) -> int:
+    """Batches of some segments of a round."""
+    batches = _batches(cell, round)
+    return sum(batches[index] for index in indices)
+
+
+def _batches(cell: Cell, round: int) -> list[int]:
+    """Batches of every segment of a round."""
+    return [-(-length // cell.batch_size) for length in cell.schedule.lengths(round, images(cell))]

@@ -11,6 +11,7 @@ import numpy as np
 from tta_bench.api import Domain, Positive, Scenario, SegmentImages
 from tta_bench.streams.sampling.by_class import sorted_by_class
 from tta_bench.streams.sampling.note import note_order, note_problem
+from tta_bench.streams.sampling.own_fields import check_own_fields
 from tta_bench.streams.sampling.rotta import delta_order, rotta_order
 
 MICRO_NOTE = 500  # images of the embedded data, which has 10 classes
@@ -26,6 +27,10 @@ class Correlated(Scenario):
     sampler: Literal["sorted", "note", "rotta", "delta"] = "rotta"  # how images are ordered
     gamma: Positive = 0.1  # of the Dirichlet distribution (δ in NOTE): the lower, the more correlated
     mixed: bool = False  # all domains in one segment, ordered by class together
+
+    def __post_init__(self) -> None:
+        of_draw = () if self.sampler == "sorted" else ("gamma",)
+        check_own_fields(self, f"the sampler {self.sampler}", ("sampler", *of_draw, "mixed"))
 
     def schedule(self, domains: Sequence[Domain], rng: np.random.Generator) -> list[tuple[Domain, ...]]:
         return [tuple(domains)] if self.mixed else super().schedule(domains, rng)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -14,12 +13,22 @@ from tta_bench.streams.sampling.imbalance_ratio import by_ratio, ratio_problem
 from tta_bench.streams.sampling.long_tail import (
     delta_long_tail,
     gli_long_tail,
+    mean_share,
     zipf_long_tail,
     zipf_problem,
 )
+from tta_bench.streams.sampling.no_draw import too_many
+from tta_bench.streams.sampling.own_fields import check_own_fields
 from tta_bench.streams.sampling.rotta import delta_order, rotta_order
 
 ORDERS = {"rotta": rotta_order, "delta": delta_order}
+# The fields that each sampler reads; `gamma` belongs to a correlation.
+OWN: dict[str, tuple[str, ...]] = {
+    "sar": ("ratio", "draws"),
+    "delta": ("tail", "correlation"),
+    "gli": ("imbalance", "ranks", "correlation"),
+    "zipf": ("correlation",),
+}
 
 
 @dataclass
@@ -40,8 +49,11 @@ class Imbalanced(Scenario):
     gamma: Positive = 0.1  # of that order
 
     def __post_init__(self) -> None:
-        if self.sampler == "sar" and self.correlation != "none":
-            raise ValueError("correlation: the sampler sar has an order of its own. Remove it.")
+        own, setting = OWN[self.sampler], f"the sampler {self.sampler}"
+        if "correlation" in own:
+            setting += f" with correlation {self.correlation}"
+            own += () if self.correlation == "none" else ("gamma",)
+        check_own_fields(self, setting, ("sampler", *own))
 
     def arrange(self, images: SegmentImages) -> np.ndarray:
         chosen = self._chosen(images.labels, images.rng)
@@ -53,11 +65,13 @@ class Imbalanced(Scenario):
         """Exact for `sar` and `zipf`; for the long tails, that of many classes."""
         if self.sampler == "sar":
             return self._drawn(count)
-        return max(1, round(count * _mean_share(self.imbalance))) if self.sampler == "gli" else count
+        return max(1, round(count * mean_share(self.imbalance))) if self.sampler == "gli" else count
 
     def problems(self, count: int, classes: int, domains: Sequence[Domain], batch_size: int) -> list[str]:
         text = None
-        if self.sampler == "sar":
+        if self.draws and (problem := too_many(self.draws)):
+            text = f"{problem} Lower `draws`."
+        elif self.sampler == "sar":
             text = ratio_problem(self._drawn(count), classes)
         elif self.sampler == "zipf":
             text = zipf_problem(classes)
@@ -77,8 +91,3 @@ class Imbalanced(Scenario):
         if self.sampler == "gli":
             return gli_long_tail(labels, self.imbalance, self.ranks == "varying", rng)
         return zipf_long_tail(labels, rng)
-
-
-def _mean_share(imbalance: float) -> float:
-    """The mean of F^(−x) for x from 0 to 1."""
-    return 1.0 if imbalance == 1 else (1 - 1 / imbalance) / math.log(imbalance)

@@ -10,9 +10,11 @@ import numpy as np
 
 from tta_bench.api import CountOrZero, Domain, Ge, Interval, Scenario, SegmentImages
 from tta_bench.streams.sampling.by_class import class_counts
-from tta_bench.streams.sampling.markov import Factor, markov_images, markov_states
-from tta_bench.streams.sampling.no_draw import NoDraw
+from tta_bench.streams.sampling.long_tail import mean_share
+from tta_bench.streams.sampling.markov import Factor, markov_images, markov_states, shares
+from tta_bench.streams.sampling.no_draw import NoDraw, too_many
 
+LONGEST = 10  # times all images: a chain that needs more on average until every domain has come is refused
 Stay = Annotated[float, Interval(ge=0, le=1)] | Literal["iid"]
 
 
@@ -51,19 +53,33 @@ class Markov(Scenario):
         return np.stack([of_domain, markov_images(images.labels, of_domain, of_class, images.rng)], axis=1)
 
     def problems(self, count: int, classes: int, domains: Sequence[Domain], batch_size: int) -> list[str]:
-        factor = _factor(len(domains), self.domain_stay, self.domain_imbalance)
-        most = self.max_state or count  # at most: all images are of one class
-        if factor.valid or round(most * float(factor.frequencies[-1])) > 0:
-            return []
-        return [
-            f"the last of {len(domains)} domains has a share of {most} / {self.domain_imbalance:g} images of "
-            "each class, which is rounded to none. Raise max_state, or lower domain_imbalance."
-        ]
+        states = max(1, min(classes, count))
+        of_domain = _factor(len(domains), self.domain_stay, self.domain_imbalance)
+        of_class = _factor(states, self.class_stay, self.class_imbalance)
+        most = self.max_state or -(-count // states)  # some class has at least so many images
+        if self.max_state and (problem := too_many(len(domains) * states * most)):
+            return [f"{problem} Lower max_state."]
+        if not of_domain.valid and round(most * float(of_domain.frequencies[-1])) == 0:
+            return [
+                f"the last of {len(domains)} domains has a share of {most} / {self.domain_imbalance:g} "
+                "images of each class, which is rounded to none. Raise max_state, or lower domain_imbalance."
+            ]
+        # Shares of classes end the stream; without them it goes on until every domain has come.
+        longest = (
+            LONGEST * len(domains) * count if of_class.valid else shares(of_domain, of_class, most).sum()
+        )
+        if of_domain.valid and of_domain.cover_images > longest:
+            return [
+                f"it takes {of_domain.cover_images:.0f} images on average until all {len(domains)} domains "
+                f"have come, and this stream may have {longest}. Lower domain_stay, or use more images."
+            ]
+        return []
 
     def length(self, domains: Sequence[Domain], count: int) -> int:
-        """With balanced classes and `max_state` 0; the stream may end earlier."""
-        share = _factor(len(domains), self.domain_stay, self.domain_imbalance).frequencies.mean()
-        return max(1, round(len(domains) * count * float(share)))
+        """With as many images of each class and `max_state` 0; the stream may end earlier."""
+        of_domain = _factor(len(domains), self.domain_stay, self.domain_imbalance)
+        share = float(of_domain.frequencies.mean()) * mean_share(self.class_imbalance)
+        return max(1, round(len(domains) * count * share))
 
     def reduced(self, count: int) -> dict[str, object]:
         return {"max_state": 0}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tta_bench.streams.sampling.by_class import class_counts, draw_of_classes, shuffled_classes
@@ -62,6 +64,11 @@ def zipf_long_tail(
         f"imbalanced: in {tries} draws of the sampler zipf, {head} of {classes} classes had at least "
         f"{MOST:.0%} of the images. Use data with more classes, or another sampler."
     )
+
+
+def mean_share(imbalance: float) -> float:
+    """The mean frequency of many classes, relative to the first; `imbalance` is first divided by last."""
+    return 1.0 if imbalance == 1 else (1 - 1 / imbalance) / math.log(imbalance)
 
 
 def _positions(classes: int) -> np.ndarray:

@@ -46,6 +46,15 @@ class Factor:
         return 1 - (1 - self.stay) * self.imbalance**self._positions
 
     @property
+    def cover_images(self) -> float:
+        """The expected number of images until every state has come, where a chain exists.
+
+        In a chain without stays it is (n − 1)·H_(n−1); a visit to state i has 1/(1 − a_i) images on average.
+        """
+        harmonic = float((1 / np.arange(1, self.states)).sum())
+        return (self.states - 1) * harmonic * float((1 / (1 - self.stays)).mean())
+
+    @property
     def _positions(self) -> np.ndarray:
         return np.arange(self.states) / max(self.states - 1, 1)
 
@@ -59,9 +68,9 @@ def markov_states(
     come, for which short streams may need longer. Otherwise each pair has a share of round(max_state · its
     relative frequency), and the stream ends when all shares are used.
     """
-    caps = np.rint(max_state * np.outer(domains.frequencies, classes.frequencies)).astype(int)
     if domains.valid and classes.valid:
         return _until_full(domains, classes, max_state, rng)
+    caps = shares(domains, classes, max_state)
     if domains.valid:
         of_class = capped_chain(classes.stay, caps.sum(0), rng)
         return free_chain(domains.stays, len(of_class), rng), of_class
@@ -69,6 +78,11 @@ def markov_states(
         of_domain = capped_chain(domains.stay, caps.sum(1), rng)
         return of_domain, free_chain(classes.stays, len(of_domain), rng)
     return capped_pairs((domains.stay, classes.stay), caps, rng)
+
+
+def shares(domains: Factor, classes: Factor, max_state: int) -> np.ndarray:
+    """How many images each pair has where a chain does not exist, [domains, classes]."""
+    return np.rint(max_state * np.outer(domains.frequencies, classes.frequencies)).astype(int)
 
 
 def markov_images(
@@ -97,10 +111,11 @@ def free_chain(stays: np.ndarray, length: int, rng: np.random.Generator) -> np.n
         steps = rng.integers(1, states, 1024)
         visited = (last + np.concatenate([[0], np.cumsum(steps)])) % states
         last = int(visited[-1])
-        lengths = rng.geometric(1 - stays[visited[:-1]])
-        runs.append(np.repeat(visited[:-1], lengths))
+        # A run is about 1/(1 - stay) long, which may be far more than is needed.
+        ends = np.cumsum(np.minimum(rng.geometric(1 - stays[visited[:-1]]), length - have))
+        runs.append(np.repeat(visited[:-1], np.diff(np.minimum(ends, length - have), prepend=0)))
         have += len(runs[-1])
-    return np.concatenate(runs)[:length]
+    return np.concatenate(runs)
 
 
 def occurrences(values: np.ndarray) -> np.ndarray:
