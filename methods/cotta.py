@@ -55,6 +55,7 @@ class CoTTA(GradientMethod):
     )
     forwards, backwards, passes_shown = 3, 1, "3–35/1"
     needs = "gradients"
+    trains = "weights and biases"
     remembers = ("batches",)
 
     @classmethod

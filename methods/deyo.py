@@ -23,11 +23,17 @@ from tta_bench.api import (
     Uniform,
     spaces,
 )
-from tta_bench_methods._shared.gradient import EarlyNormMethod, derived_seed, entropy, mean_over
+from tta_bench_methods._shared.gradient import (
+    EarlyNormMethod,
+    FirstPassMethod,
+    derived_seed,
+    entropy,
+    mean_over,
+)
 
 
 @dataclass
-class DeYO(EarlyNormMethod):
+class DeYO(FirstPassMethod, EarlyNormMethod):
     """Minimise the weighted entropy of samples that are confident and whose predicted label loses
     probability (PLPD) when the image's tiles are shuffled; predict with the parameters before the step."""
 

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from tta_bench.api import Count, Log, Model, Momentum, NonNegative, Source, Target, Uniform, spaces
-from tta_bench_methods._shared.gradient import GradientMethod, entropy, learning, mean_over
+from tta_bench_methods._shared.gradient import FirstPassMethod, entropy, learning, mean_over
+from tta_bench_methods.continual.cifar import adam_on_cifar, cifar_classes
 
 
 @dataclass
-class Eta(GradientMethod):
+class Eta(FirstPassMethod):
     """Minimise the weighted entropy of samples that are confident and not redundant."""
 
     lr: NonNegative = 1e-3  # learning rate for 64 images; see lr_for_batch
     momentum: Momentum = 0.9  # momentum of SGD
     margin: NonNegative = 0.4  # E0 in units of ln C
     redundancy: NonNegative = 0.05  # ε: redundant from this cosine of a prediction and q on
+    optimizer: Literal["sgd", "adam"] = "sgd"  # adam: without momentum
 
+    added = MappingProxyType({"optimizer": "sgd"})
     summary = "entropy descent on confident, non-redundant samples"
     search_space = spaces(lr=Log(1e-5, 1e-2), margin=Uniform(0.2, 0.8), redundancy=Log(0.01, 0.9))
     passes_shown = "1/≤1"
@@ -30,6 +34,8 @@ class Eta(GradientMethod):
 
     @classmethod
     def presets(cls, target: Target) -> dict[str, Any]:
+        if classes := cifar_classes(target):
+            return adam_on_cifar(target) | {"redundancy": 0.4 if classes == 10 else 0.1}
         return {"lr": 2.5e-4} if target.family == "resnet" else {}
 
     def setup(self, model: Model, source: Source) -> None:
@@ -75,6 +81,10 @@ class Eata(Eta):
     summary = "ETA with a Fisher penalty against forgetting"
     search_space = spaces(**Eta.search_space, fisher_weight=Log(10.0, 1e4))
     needs = "gradients, norm layers, clean images"
+
+    @classmethod
+    def presets(cls, target: Target) -> dict[str, Any]:
+        return super().presets(target) | ({"fisher_weight": 1.0} if cifar_classes(target) else {})
 
     @learning()
     def setup(self, model: Model, source: Source) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tta_bench.api import Choice, Count, Fraction, Log, Method, Model, NonNegative, Seed, Source, spaces
-from tta_bench_methods._shared.image_memory import PbrsMemory, until_due
+from tta_bench_methods._shared.image_memory import PbrsMemory
 from tta_bench_methods._shared.norms.instance_aware import InstanceAwareNorm
 from tta_bench_methods._shared.norms.running import remember_, replace_batch_norms_, without_batch_norm
 
@@ -48,7 +48,7 @@ class Iabn(Method):
             layer.reset()
 
     def step(self, x: Tensor) -> Tensor:
-        return torch.cat([self._part(part) for part in until_due(x, self.images.arrived, self.capacity)])
+        return torch.cat([self._part(part) for part in self.images.parts(x)])
 
     def _part(self, x: Tensor) -> Tensor:
         """Predict images and collect them; learn if the memory is due."""

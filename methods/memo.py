@@ -35,6 +35,7 @@ class Memo(GradientMethod):
     search_space = spaces(lr=Log(1e-6, 1e-3))
     passes_shown = "65/64 an image"
     needs = "gradients"
+    trains = "parameters"
 
     @classmethod
     def presets(cls, target: Target) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from tta_bench.api import Choice, Log, Momentum, NonNegative, Target, spaces
-from tta_bench_methods._shared.gradient import GradientMethod, entropy
+from tta_bench_methods._shared.gradient import FirstPassMethod, entropy
 from tta_bench_methods._shared.losses import (
     generalised_cross_entropy,
     information_maximisation,
@@ -26,7 +26,7 @@ LOSSES: dict[str, Callable[[Tensor], Tensor | None]] = {
 
 
 @dataclass
-class Tent(GradientMethod):
+class Tent(FirstPassMethod):
     """One gradient step per batch on the mean entropy; predict with the parameters before it.
 
     `loss` replaces the entropy. im: entropy minus that of the mean prediction · pl: cross-entropy to own
@@ -37,8 +37,9 @@ class Tent(GradientMethod):
     momentum: Momentum = 0.9  # momentum of SGD
     nesterov: bool = False  # Nesterov momentum
     loss: Literal["entropy", "im", "pl", "gce"] = "entropy"  # what a step minimises
+    weight_decay: NonNegative = 0.0  # decay of the trained parameters; 1e-4 is published for im
 
-    added = MappingProxyType({"loss": "entropy"})
+    added = MappingProxyType({"loss": "entropy", "weight_decay": 0.0})
     summary = "entropy descent on norm layers"
     search_space = spaces(lr=Log(1e-5, 1e-2), momentum=Choice(0.0, 0.9))
 

@@ -37,6 +37,8 @@ class GradientMethod(Method):
     nesterov: bool = False
     parameters: list[nn.Parameter]
     optimizer: str = "sgd"  # "adam" has neither momentum nor nesterov
+    weight_decay: float = 0.0
+    trains: ClassVar[str] = "normalisation layers"  # what `trainable` returns, for messages
     remembers: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
@@ -50,7 +52,7 @@ class GradientMethod(Method):
     def unsupported(self, model: Model) -> str | None:
         reason = super().unsupported(model)
         if reason is None and not self.trainable(model):
-            return f"needs normalisation layers, and {model.name} has none"
+            return f"needs {self.trains}, and {model.name} has none"
         return reason
 
     @learning()
@@ -70,9 +72,11 @@ class GradientMethod(Method):
 
     def new_optimizer(self) -> torch.optim.Optimizer:
         """The optimizer of the trainable parameters."""
+        decay = self.weight_decay
         if self.optimizer == "adam":
-            return torch.optim.Adam(self.parameters, self.lr)
-        return torch.optim.SGD(self.parameters, self.lr, momentum=self.momentum, nesterov=self.nesterov)
+            return torch.optim.Adam(self.parameters, self.lr, weight_decay=decay)
+        options: dict[str, Any] = dict(momentum=self.momentum, nesterov=self.nesterov, weight_decay=decay)
+        return torch.optim.SGD(self.parameters, self.lr, **options)
 
     @abstractmethod
     def adapt(self, x: Tensor) -> Tensor:
@@ -125,6 +129,15 @@ class GradientMethod(Method):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.restore_(state)
+
+
+class FirstPassMethod(GradientMethod):
+    """Base of methods that answer with the pass before the step, so that `predict` takes this pass alone."""
+
+    @learning()
+    def predict(self, x: Tensor) -> Tensor:
+        # With gradients on, as in a step: other kernels might give other numbers.
+        return self.model(x).detach()
 
 
 class EarlyNormMethod(GradientMethod):

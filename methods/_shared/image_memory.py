@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -28,6 +29,16 @@ class ImageMemory:
     def batch(self) -> Tensor:
         """All images."""
         return torch.stack(self.images)
+
+    def parts(self, x: Tensor) -> Iterator[Tensor]:
+        """Yield a batch in parts which end where the count of images reaches a multiple of the capacity.
+
+        The caller offers the images of a part before it asks for the next, or leaves out a broken part.
+        """
+        while len(x):
+            first = self.capacity - self.arrived % self.capacity
+            yield x[:first]
+            x = x[first:]
 
     def largest_classes(self) -> set[int]:
         """The classes with the most images."""
@@ -144,9 +155,3 @@ class CstuMemory(ImageMemory):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         self.entropies, self.ages = list(state["entropies"]), list(state["ages"])
-
-
-def until_due(x: Tensor, arrived: int, every: int) -> list[Tensor]:
-    """The batch in parts which end where the count of images reaches a multiple of `every`."""
-    first = every - arrived % every
-    return [x[:first], *(x[first:].split(every) if len(x) > first else ())]

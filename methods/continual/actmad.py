@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tta_bench.api import Log, Model, Momentum, NonNegative, Source, spaces
-from tta_bench_methods._shared.gradient import GradientMethod, learning
+from tta_bench.api import Log, Model, Momentum, NonNegative, Source, Target, spaces
+from tta_bench_methods._shared.gradient import FirstPassMethod, learning
+from tta_bench_methods.continual.cifar import cifar_classes
 
 
 @dataclass
-class ActMad(GradientMethod):
+class ActMad(FirstPassMethod):
     """Train all parameters so that mean and variance of every norm layer's output, at every position, are
     those of the source; predict with the parameters before the step."""
 
@@ -30,21 +31,22 @@ class ActMad(GradientMethod):
     min_batch_size = 2
     min_batch_reason = "one image has no variance"
 
+    @classmethod
+    def presets(cls, target: Target) -> dict[str, Any]:
+        classes = cifar_classes(target)
+        return {"lr": 1e-2 if classes == 10 else 1e-3} if classes else {}
+
     def trainable(self, model: Model) -> list[nn.Parameter]:
         return list(model.parameters()) if model.norms() else []
 
     def prepare_(self, model: Model, source: Source) -> None:
         """BatchNorm keeps the statistics of the source."""
 
-    def new_optimizer(self) -> torch.optim.Optimizer:
-        options: dict[str, Any] = dict(momentum=self.momentum, nesterov=self.nesterov)
-        return torch.optim.SGD(self.parameters, self.lr, weight_decay=self.weight_decay, **options)
-
     @learning()
     def setup(self, model: Model, source: Source) -> None:
         super().setup(model, source)
         with torch.no_grad():
-            batches = [self._pass(x)[1] for x in source.batches() if len(x) > 1]
+            batches = [self._pass(x)[1] for x in comparable(source).batches() if len(x) > 1]
         # As published, the mean of the batches' statistics, not the statistics of all images.
         self.targets = [torch.stack(layer).mean(0) for layer in zip(*batches, strict=True)]
 
@@ -71,6 +73,12 @@ class ActMad(GradientMethod):
         # Both rows of a layer have the same size: twice their common mean is the sum of their means.
         gaps = [(a - b).abs().mean() for a, b in zip(found, self.targets, strict=True)]
         return torch.stack(gaps).sum()
+
+
+def comparable(source: Source) -> Source:
+    """The clean images in batches that have a variance; none, which is refused, if there is only one."""
+    enough = source if len(source.images) > 1 else source.first(0)
+    return Source(enough.images, max(enough.batch_size, 2), enough.device)
 
 
 @contextmanager

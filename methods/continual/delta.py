@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tta_bench.api import Choice, Fraction, Log, Model, Momentum, NonNegative, Source, spaces
-from tta_bench_methods._shared.gradient import GradientMethod, entropy, mean_over
+from tta_bench_methods._shared.gradient import FirstPassMethod, entropy, mean_over
 from tta_bench_methods._shared.norms.running import remember_, replace_batch_norms_, without_batch_norm
 from tta_bench_methods.tbr import RenormalisedNorm
 
@@ -19,7 +19,7 @@ ETA_MARGIN = 0.5  # of ln C
 
 
 @dataclass
-class Delta(GradientMethod):
+class Delta(FirstPassMethod):
     """Entropy descent on a network with TBR; images of classes that were predicted often weigh less.
 
     loss: entropy, cross-entropy to own labels of more than 0.4 probability (pl), or entropy weighted by
@@ -56,13 +56,21 @@ class Delta(GradientMethod):
 
     def adapt(self, x: Tensor) -> Tensor:
         logits = self.model(x)
-        if self.finite(logits) and remember_(self.layers):
-            p = logits.detach().softmax(1)
-            kept, losses = self.losses(logits)
-            if kept.any():
-                self.descend(mean_over(self.class_weights(p) * losses, kept))
-            self.frequencies = p.mean(0).lerp(self.frequencies, self.class_momentum)
+        if not self.finite(logits):
+            return logits
+        if remember_(self.layers):
+            self.learn(logits)
+        else:
+            self.skip("the statistics of a batch were not finite")
         return logits
+
+    def learn(self, logits: Tensor) -> None:
+        """Take a step on the images that are used, if there are any, and update the class frequencies."""
+        p = logits.detach().softmax(1)
+        kept, losses = self.losses(logits)
+        if kept.any():
+            self.descend(mean_over(self.class_weights(p) * losses, kept))
+        self.frequencies = p.mean(0).lerp(self.frequencies, self.class_momentum)
 
     def losses(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Which images are used, and the loss of each."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tta_bench.api import Choice, Count, Fraction, Log, Model, Momentum, NonNegative, Seed, Source, spaces
-from tta_bench_methods._shared.image_memory import PbrsMemory, until_due
+from tta_bench_methods._shared.image_memory import PbrsMemory
 from tta_bench_methods._shared.memory_method import MemoryMethod
 from tta_bench_methods._shared.norms.instance_aware import InstanceAwareNorm
 from tta_bench_methods._shared.norms.running import remember_, replace_batch_norms_, without_batch_norm
@@ -43,8 +43,7 @@ class Note(MemoryMethod):
         self.images = PbrsMemory(self.capacity, self.seed)
 
     def adapt(self, x: Tensor) -> Tensor:
-        parts = until_due(x, self.images.arrived, self.capacity)
-        return torch.cat([self.predict_and_collect(part) for part in parts])
+        return torch.cat([self.predict_and_collect(part) for part in self.images.parts(x)])
 
     def predict_and_collect(self, x: Tensor) -> Tensor:
         """Predict images and offer them to the memory; learn if it is due."""
@@ -64,5 +63,5 @@ class Note(MemoryMethod):
         logits = self.model(self.images.batch())
         for layer in self.iabn:
             layer.learning = False
-        if self.descend(smoothed_entropy(logits).mean() / logits.shape[1]):
-            remember_(self.iabn)
+        if self.descend(smoothed_entropy(logits).mean() / logits.shape[1]) and not remember_(self.iabn):
+            self.skip("the statistics of the memory were not finite")

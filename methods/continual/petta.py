@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tta_bench.api import Choice, Log, Model, NonNegative, Source, spaces
+from tta_bench.api import Choice, Log, Model, NonNegative, Source, Target, spaces
 from tta_bench_methods._shared.gradient import derived_seed, learning
 from tta_bench_methods._shared.jitter import jitter
 from tta_bench_methods._shared.losses import cross_entropy, symmetric_cross_entropy
 from tta_bench_methods._shared.memory_method import running_norms
 from tta_bench_methods._shared.norms.running import RunningNorm
 from tta_bench_methods._shared.teacher import frozen_copy
+from tta_bench_methods.continual.cifar import cifar_classes
 from tta_bench_methods.continual.rotta import Rotta, smoothed_entropy
 
 FEATURE_RATE = 0.05  # weight of a batch in the running class means
+MOST_DRIFT = math.nextafter(1.0, 0.0)  # γ is below 1, which exp reaches in floating point
+BATCH = 64  # images, for plans: a step takes the whole memory whatever the batch
 
 
 @dataclass
@@ -32,9 +36,18 @@ class Petta(Rotta):
 
     summary = "RoTTA that senses its own drift"
     search_space = spaces(lr=Log(1e-5, 1e-2), pull=Log(0.1, 100.0), loss=Choice("ce", "sce"))
-    forwards, backwards, passes_shown = 4, 1, "≤5/≤2"
+    passes_shown = "≤5/≤2"
+    version = "2"
     needs = "gradients, norm layers, clean images"
     remembers = (*Rotta.remembers, "class_means")
+
+    @classmethod
+    def presets(cls, target: Target) -> dict[str, Any]:
+        return {"loss": "sce"} if cifar_classes(target) else {}
+
+    def passes(self) -> tuple[int, int]:
+        learning, memory = (3, 1) if self.loss == "ce" else (4, 2), math.ceil(self.capacity / BATCH)
+        return 1 + learning[0] * memory, learning[1] * memory
 
     def prepare_(self, model: Model, source: Source) -> None:
         super().prepare_(model, source)
@@ -72,7 +85,8 @@ class Petta(Rotta):
             return 0.0
         classes = labels.unique()
         gap = (self.class_means - self.source_means)[classes].square()
-        return 1 - float(torch.exp(-(gap / (self.source_variances[classes] + 1e-6)).mean()))
+        near = float(torch.exp(-(gap / (self.source_variances[classes] + 1e-6)).mean()))
+        return min(1 - near, MOST_DRIFT)
 
     def move_means_(self, z: Tensor, labels: Tensor) -> None:
         """μ̂_c ← 0.95·μ̂_c + 0.05·the mean of the batch's features of each predicted class."""
@@ -112,10 +126,9 @@ def means_by_class(z: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Ten
 
 
 def class_statistics(z: Tensor, labels: Tensor, model: Model) -> tuple[Tensor, Tensor]:
-    """Mean and variance of the features of each class; those of all features for classes of less than two
-    images, where the published code has NaN."""
+    """Mean and variance of the features of each class. A class of one image has the variance of all features,
+    one without images their mean, too, where the published code has NaN."""
     counts, means = means_by_class(z, labels, model.num_classes)
     _, squares = means_by_class((z - means[labels]).square(), labels, model.num_classes)
     variances = squares * counts / (counts - 1).clamp(min=1)
-    enough = counts > 1
-    return torch.where(enough, means, z.mean(0)), torch.where(enough, variances, z.var(0))
+    return torch.where(counts > 0, means, z.mean(0)), torch.where(counts > 1, variances, z.var(0))

@@ -4,17 +4,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from tta_bench.api import Choice, Fraction, Log, Model, Momentum, NonNegative, Seed, Source, spaces
+from tta_bench.api import Choice, Fraction, Log, Model, Momentum, NonNegative, Seed, Source, Target, spaces
 from tta_bench_methods._shared.contrast import Contrast
 from tta_bench_methods._shared.gradient import GradientMethod, derived_seed
 from tta_bench_methods._shared.jitter import jitter
 from tta_bench_methods._shared.losses import symmetric_cross_entropy
 from tta_bench_methods._shared.teacher import follow_, frozen_copy, weights_and_biases
+from tta_bench_methods.continual.cifar import adam_on_cifar
 
 
 @dataclass
@@ -37,7 +38,12 @@ class Rmt(GradientMethod):
     )
     forwards, backwards = 3, 2
     needs = "gradients, clean images"
+    trains = "weights and biases"
     remembers = ("batches",)
+
+    @classmethod
+    def presets(cls, target: Target) -> dict[str, Any]:
+        return adam_on_cifar(target)
 
     def trainable(self, model: Model) -> list[nn.Parameter]:
         return weights_and_biases(model)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -19,12 +19,14 @@ from tta_bench.api import (
     Positive,
     Seed,
     Source,
+    Target,
     spaces,
 )
-from tta_bench_methods._shared.gradient import GradientMethod, derived_seed, entropy
+from tta_bench_methods._shared.gradient import GradientMethod, derived_seed, entropy, learning
 from tta_bench_methods._shared.jitter import sharp_jitter
 from tta_bench_methods._shared.losses import soft_likelihood_ratio, symmetric_cross_entropy
 from tta_bench_methods._shared.teacher import follow_
+from tta_bench_methods.continual.cifar import adam_on_cifar
 from tta_bench_methods.features.prior_correction import smoothed_prior
 
 
@@ -50,6 +52,10 @@ class Roid(GradientMethod):
     min_batch_size = 2
     min_batch_reason = "weights compare the images of a batch"
 
+    @classmethod
+    def presets(cls, target: Target) -> dict[str, Any]:
+        return adam_on_cifar(target)
+
     def setup(self, model: Model, source: Source) -> None:
         self.batches = self.first_size = 0
         self.mean_probability = torch.full((model.num_classes,), 1 / model.num_classes, device=model.device)
@@ -64,9 +70,18 @@ class Roid(GradientMethod):
             # The reference divides by the configured size, also for a smaller last batch.
             self.first_size = self.first_size or len(x)
             self.learn(x, logits)
+        return self.corrected(logits)
+
+    @learning()
+    def predict(self, x: Tensor) -> Tensor:
+        return self.corrected(self.model(x)).detach()
+
+    def corrected(self, logits: Tensor) -> Tensor:
+        """The output: logits, weighted by the classes of the batch."""
+        if not self.prior_correction:
+            return logits
         p = logits.detach().softmax(1)
-        finite = p.isfinite().all(1)
-        return logits * smoothed_prior(p[finite]) if self.prior_correction else logits
+        return logits * smoothed_prior(p[p.isfinite().all(1)])
 
     def learn(self, x: Tensor, logits: Tensor) -> None:
         """Take a step and move parameters towards the source."""

@@ -63,6 +63,10 @@ class Rotta(MemoryMethod):
                     self.learn()
         return logits
 
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Tensor:
+        return self.teacher(x)
+
     def learn(self) -> None:
         """Take a step of the student on the memory; the teacher follows."""
         x = self.images.batch()

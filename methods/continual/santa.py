@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from tta_bench.api import Log, Model, Momentum, NonNegative, Seed, Source, spaces
+from tta_bench.api import Log, Model, Momentum, NonNegative, Seed, Source, Target, spaces
 from tta_bench_methods._shared.contrast import Contrast
-from tta_bench_methods._shared.gradient import GradientMethod, derived_seed
+from tta_bench_methods._shared.gradient import FirstPassMethod, derived_seed
 from tta_bench_methods._shared.jitter import jitter
 from tta_bench_methods._shared.losses import cross_entropy
 from tta_bench_methods._shared.teacher import frozen_copy
+from tta_bench_methods.continual.cifar import adam_on_cifar
 
 
 @dataclass
-class Santa(GradientMethod):
+class Santa(FirstPassMethod):
     """Pull predictions of images and their augmentations to those of the frozen source, and features of an
     image, its augmentation and its nearest class prototype to each other."""
 
@@ -33,6 +34,10 @@ class Santa(GradientMethod):
     forwards, backwards = 3, 2
     needs = "gradients, norm layers, clean images"
     remembers = ("batches",)
+
+    @classmethod
+    def presets(cls, target: Target) -> dict[str, Any]:
+        return adam_on_cifar(target)
 
     def prepare_(self, model: Model, source: Source) -> None:
         super().prepare_(model, source)

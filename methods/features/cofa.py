@@ -34,10 +34,11 @@ class Cofa(Method):
 
     def step(self, z: Tensor) -> Tensor:
         before = torch.cat([z[:1] if self.last is None else self.last, z[:-1]])
-        if z[-1].isfinite().all():
+        before = torch.where(before.isfinite().all(1, keepdim=True), before, z)
+        if z.isfinite().all():
             self.last = z[-1:].clone()
         else:
-            self.skip("the last feature of a batch was not finite")
+            self.skip("features of a batch were not finite")
         alone, averaged = (self.model.head(f).softmax(1) for f in (z, (z + before) / 2))
         if not self.filter:
             return averaged

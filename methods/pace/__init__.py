@@ -95,7 +95,7 @@ class Pace(Method):
         self.reset()
 
     def reset(self) -> None:
-        self.bank: list[np.ndarray] = []
+        self.bank = torch.zeros(0, self.size, dtype=torch.float64, device=self.model.device)
         self.monitor = DomainMonitor(self.tau or math.inf, DOMAIN_KEEP, None)
         self.shifts = 0
         self._start_()
@@ -151,7 +151,7 @@ class Pace(Method):
         population = self.search.ask()
         if not self.recalls:
             return [*population, self.incumbent.copy()]  # pycma clips points it is told in place
-        known = [*self.bank, np.zeros(self.size)]
+        known = torch.cat([self.bank, self.bank.new_zeros(1, self.size)]).cpu().numpy()
         scores = [sortable(self._try(x, point, None).fitness) for point in known]
         best = [known[i].copy() for i in np.argsort(scores, kind="stable")[:RECALLED]]
         return [*best, *population[len(best) :]]
@@ -191,19 +191,23 @@ class Pace(Method):
         """Put the mean into the bank; over capacity, the entry most similar to the others leaves."""
         if self.bank_size == 0:
             return
-        self.bank = [*self.bank, self.search.mean]
+        self.bank = torch.cat([self.bank, torch.from_numpy(self.search.mean[None]).to(self.bank)])
         if len(self.bank) > self.bank_size:
-            redundant = most_similar(torch.from_numpy(np.stack(self.bank)))
-            self.bank = [point for i, point in enumerate(self.bank) if i != redundant]
+            redundant = most_similar(self.bank)
+            self.bank = torch.cat([self.bank[:redundant], self.bank[redundant + 1 :]])
 
     def counters(self) -> dict[str, int]:
         return {"detected_shifts": self.shifts, "stored_vectors": len(self.bank)}
+
+    def fill(self) -> None:
+        """Fill the bank with zeros, for byte counts."""
+        self.bank = self.bank.new_zeros(self.bank_size, self.size)
 
     def state_dict(self) -> dict[str, Any]:
         return {
             "search": self.search.state_dict(),
             "incumbent": torch.from_numpy(self.incumbent.copy()),
-            "bank": [torch.from_numpy(point.copy()) for point in self.bank],
+            "bank": self.bank,  # replaced, never changed in place
             "mean": self.history.mean,
             "domain": self.monitor.domain,
             "min_batch": self.monitor.min_batch,
@@ -214,7 +218,7 @@ class Pace(Method):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.search.load_state_dict(state["search"])
         self.incumbent = state["incumbent"].cpu().numpy().copy()
-        self.bank = [point.cpu().numpy().copy() for point in state["bank"]]
+        self.bank = state["bank"]
         self.history.mean = state["mean"]
         self.monitor.domain, self.monitor.min_batch = state["domain"], state["min_batch"]
         self.stopped, self.recalls = state["flags"]

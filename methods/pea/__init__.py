@@ -28,7 +28,7 @@ from tta_bench_methods._shared.variant import VariantName
 from tta_bench_methods.pea.whitening import Gaussian, GaussianSums, aligned, gaussian_of
 
 LEAST_WEIGHT = 1e-3  # blocks of less weight stay as they are
-NOT_FINITE = "the statistics of a block were not finite"
+NOT_FINITE = "the statistics of a block, or logits, were not finite"
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,7 @@ class Pea(Method):
     search_space = spaces(momentum=Log(0.005, 0.5), drift_limit=Uniform(1.0, 8.0), entropy_rise=Log(0.1, 2.0))
     forwards, passes_shown = 2, "2·views/0"
     needs = "clean images"
+    min_batch_reason = "one class token has no variance"
 
     @classmethod
     def presets(cls, target: Target) -> dict[str, Any]:
@@ -89,11 +90,18 @@ class Pea(Method):
             return (
                 f"the released code reads the first token as class token, and {model.name} has it elsewhere"
             )
+        self._limit_batches_(model)  # before `refuses_batch` is asked
         return super().unsupported(model)
+
+    def _limit_batches_(self, model: Model) -> None:
+        """Set the smallest batch: the released code compares class tokens, of which each view has one."""
+        self.reads_class_token = self.variant == "released" and model.tokens
+        self.min_batch_size = 2 if self.reads_class_token and self.views == 1 else 1
 
     @torch.no_grad()
     def setup(self, model: Model, source: Source) -> None:
         self.model = model
+        self._limit_batches_(model)
         sums = [GaussianSums(self.group) for _ in model.blocks]
         for x in source.batches():
             for block, hidden in zip(sums, block_outputs(model, x), strict=True):
@@ -112,7 +120,8 @@ class Pea(Method):
         views = torch.cat([view(x, i) for i in range(self.views)])
         unaligned, distances = self._compare(views)
         if not distances.isfinite().all():
-            self.skip(NOT_FINITE)
+            alone = len(x) < self.min_batch_size
+            self.skip(f"a batch of one image: {self.min_batch_reason}" if alone else NOT_FINITE)
             return self._average(unaligned)
         found = self._align(views, relative(distances))
         if found is None:
@@ -129,14 +138,13 @@ class Pea(Method):
 
     def _compare(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Logits of an ordinary pass, and the distance of every block's output from the source."""
-        class_token = self.variant == "released" and self.model.tokens
         distances = []
         for source, hidden in zip(self.sources, block_outputs(self.model, x), strict=True):
-            distances.append(source.distance(hidden[:, 0] if class_token else rows_of(hidden)))
+            distances.append(source.distance(hidden[:, 0] if self.reads_class_token else rows_of(hidden)))
         return self.model.head(self.model.finish(hidden)), torch.stack(distances)
 
     def _align(self, x: Tensor, weights: list[float]) -> tuple[Tensor, list[Running | None]] | None:
-        """Logits of a pass with aligned blocks, and the new statistics; None if they are not finite."""
+        """Logits of a pass with aligned blocks, and the new statistics; None if any are not finite."""
         hidden, stream = self.model.enter(self.model.stem(x)), list(self.stream)
         for i, (block, source) in enumerate(zip(self.model.blocks, self.sources, strict=True)):
             hidden = block(hidden)
@@ -149,7 +157,8 @@ class Pea(Method):
             running = stream[i] = self._updated(stream[i], batch)
             moved = aligned(rows, running.gaussian, source.mean, source.root, weights[i])
             hidden = with_rows(hidden, moved)
-        return self.model.head(self.model.finish(hidden)), stream
+        logits = self.model.head(self.model.finish(hidden))
+        return (logits, stream) if logits.isfinite().all() else None
 
     def _updated(self, old: Running | None, batch: Gaussian) -> Running:
         """The statistics with a batch taken in, or those of the batch after a large change."""

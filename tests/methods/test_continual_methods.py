@@ -250,7 +250,7 @@ def test_petta_without_drift_has_no_pull_and_the_full_rate(model: Model) -> None
     labels = torch.arange(10)
     assert method.drift(labels) == 0
     method.class_means = method.source_means + 100
-    assert 0 < method.drift(labels) <= 1
+    assert 0 < method.drift(labels) < 1
     assert method.likeness().item() == pytest.approx(1, abs=0.1)  # tensors of zeros have no cosine
     fixed = ready("petta", built(model.name), capacity=8, adaptive=False)
     fixed.class_means = fixed.source_means + 1
@@ -275,7 +275,7 @@ def test_class_statistics_fall_back_to_those_of_all_images(vit: Model) -> None:
     means, variances = class_statistics(z, labels, vit)
     assert torch.allclose(means[0], z[:3].mean(0), atol=1e-6)
     assert torch.allclose(variances[2], z[4:].var(0), atol=1e-6)
-    assert torch.equal(means[1], z.mean(0))
+    assert torch.equal(means[9], z.mean(0))
     assert torch.equal(variances[9], z.var(0))
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from tests.methods.streams import images, plain, predict, ready
 from tta_bench.api import Model
 from tta_bench.plugins import registry
-from tta_bench_methods._shared.image_memory import CstuMemory, PbrsMemory, until_due
+from tta_bench_methods._shared.image_memory import CstuMemory, PbrsMemory
 from tta_bench_methods._shared.norms.instance_aware import InstanceAwareNorm
 from tta_bench_methods._shared.norms.robust import RobustNorm
 
@@ -117,8 +117,13 @@ def test_iabn_gives_the_same_numbers_for_any_batch_size(resnet: Model) -> None:
 
 
 def test_a_batch_is_cut_where_the_memory_is_due() -> None:
-    assert [len(part) for part in until_due(torch.zeros(20), 5, 8)] == [3, 8, 8, 1]
-    assert [len(part) for part in until_due(torch.zeros(3), 8, 8)] == [3]
+    for arrived, count, wanted in ((5, 20, [3, 8, 8, 1]), (8, 3, [3])):
+        memory = offered(PbrsMemory(8, seed=0), [0] * arrived)
+        sizes = []
+        for part in memory.parts(torch.zeros(count)):
+            offered(memory, [0] * len(part))
+            sizes.append(len(part))
+        assert sizes == wanted
 
 
 # -- RBN -------------------------------------------------------------------------------------------
