@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tta_bench.errors import UserError
     from tta_bench.tables.frame import load_results
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 __all__ = ["Benchmark", "UserError", "benchmark", "load_results", "memory", "plan", "results", "run"]
 
 _HOMES = {
