@@ -45,7 +45,7 @@ def test_table_and_status_import_neither_torch_nor_ray(tmp_path: Path) -> None:
         (["table", "--results", "nowhere"], "no results here"),
         (["run", "benchmark.yaml", "--device", "gpu"], '--device gpu: unknown. Use "auto"'),
         (["run", "benchmark.yaml", "--engine", "local", "--ray-address", "head:6379"], "Add --engine ray"),
-        (["status", "--watch", "--ray-address", "http://head:8265"], "Leave out --watch here"),
+        (["status", "--watch", "--ray-address", "http://head:8265"], "Repeat the command without --watch"),
         (["list", "method"], 'Did you mean "methods"?'),
         (["memory", "--model", "vit-bb"], 'Did you mean "vit-b"?'),
         (["memory", "--model", "vit-micro", "--method", "tent", "--set", "lrr=1"], "unknown field"),

@@ -109,6 +109,6 @@ def _load_libraries(cell: Cell) -> None:
 
 
 def _settled_bytes() -> int | None:
-    """Main memory of this process without garbage."""
-    gc.collect()
+    """Main memory of this process without recent garbage; a full search takes long in a large process."""
+    gc.collect(1)
     return resident_bytes()
