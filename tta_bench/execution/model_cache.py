@@ -65,7 +65,7 @@ class ModelCache:
         return self._added_bytes.get(_known(cell))
 
     def _measured(self, cell: Cell) -> Model:
-        self.source_images(cell.data)  # read before, so that they do not count
+        self.data(cell.data).source_images()  # read before, so that they do not count
         _load_libraries(cell)
         before = _settled_bytes()
         model = self._build(cell)
